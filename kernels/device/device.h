@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices: memory, streams and events. `cpu` runs a launch at once on the caller's thread; `sim` runs it later on its
+// own thread, in its own address space and after random delays, as a GPU would; `null` computes nothing.
+// Invariants: launches of one stream run in order; an event is complete when all launches before its record are.
+// Device addresses are opaque to the host: only launches, copies and (cpu) the host may use them.
+// Thread rule: a DeviceStream is used by one thread at a time; Event::done may be asked from any.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace sluice {
+
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool done() const = 0;
+  virtual void wait() = 0;  // blocks the host until done
+};
+using EventPtr = std::shared_ptr<Event>;  // null: complete
+
+class DeviceStream {
+ public:
+  virtual ~DeviceStream() = default;
+  // Enqueues work. `work` gets `base`: what to add to a device address to dereference it there (0 on cpu).
+  // An exception in `work` is kept and rethrown by the next synchronize() or take_failure().
+  virtual void launch(std::function<void(std::ptrdiff_t base)> work) = 0;
+  virtual EventPtr record() = 0;           // null where everything launched is complete already
+  virtual void wait(const EventPtr&) = 0;  // launches that follow run after the event; does not block the host
+  virtual void synchronize() = 0;          // blocks the host
+  virtual std::exception_ptr take_failure() = 0;
+  // Graph capture: launches between begin and end are recorded, not run; replay() enqueues them all.
+  virtual void begin_capture() = 0;
+  virtual int end_capture() = 0;  // the captured graph's id
+  virtual void replay(int graph) = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string_view kind() const = 0;
+  virtual bool async() const = 0;     // launches may still run when launch() has returned
+  virtual bool computes() const = 0;  // false: null
+  virtual void* allocate(size_t bytes) = 0;  // 64-byte aligned, zeroed; throws Error when there is no memory
+  virtual void release(void* memory) = 0;
+  virtual void* allocate_pinned(size_t bytes) = 0;  // host memory that copies may use
+  virtual void release_pinned(void* memory) = 0;
+  virtual std::unique_ptr<DeviceStream> stream() = 0;
+  // Asynchronous copies in stream order; host memory should be pinned.
+  virtual void copy_in(DeviceStream&, void* device, const void* host, size_t bytes) = 0;
+  virtual void copy_out(DeviceStream&, void* host, const void* device, size_t bytes) = 0;
+  virtual void copy(DeviceStream&, void* to, const void* from, size_t bytes) = 0;
+};
+
+struct DeviceOptions {
+  int threads = 1;          // cpu: the team
+  uint64_t seed = 0;        // sim: of the delays
+  int delay_us_max = 50;    // sim
+};
+struct DeviceDef {
+  std::string_view name, doc;
+  std::unique_ptr<Device> (*make)(const DeviceOptions&);
+};
+std::span<const DeviceDef* const> builtin_devices();  // written by CMake from kernels/device/*.cc
+
+}  // namespace sluice
