@@ -50,8 +50,9 @@ class Error : public std::exception {
 
  private:
   Code code_;
-  std::string message_, next_, text_;
+  std::string message_;
   Place place_;
+  std::string next_, text_;
 };
 
 [[noreturn]] void broken_invariant(std::string_view why, std::source_location where);
