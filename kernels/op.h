@@ -46,6 +46,7 @@ struct View {
 struct Call {
   std::span<const View> in;
   std::span<const View> out;
+  std::span<const LogicalType> in_types, out_types;  // logical, with their symbols: global counts come from these
   const Attrs* attrs = nullptr;
   void* workspace = nullptr;  // 64-byte aligned, workspace_bytes() long
   uint64_t seed = 0;
@@ -139,8 +140,21 @@ struct StateDef {
 // Firing rates: accumulate takes a token each micro-batch and emits one a step.
 enum class Rate : uint8_t { same, accumulate };
 
+// Whether output 0 is input 0's memory, so that the op costs nothing:
+//   same  always, in row layout (reshape);  swap  the last two dims change places, row <-> col (matrix_transpose):
+//   when a consumer does not take "col", the planner keeps the node as a copy and `cpu` runs.
+enum class ViewKind : uint8_t { none, same, swap };
+
+// A sample call, for the test over all ops and for the docs. `in`: operands separated by spaces, each
+// DTYPE[DIMS] with an optional domain: "<n" integers in [0,n), ">x" reals above x. "float" stands for float32 and
+// float64 in turn; a dim "4b" is the batch symbol. `attrs`: "axis=[0] keepdims=true" in text_of(AttrValue) form.
+struct Sample {
+  std::string_view in, attrs;
+};
+
 struct OpDef {
   std::string_view name, doc;
+  std::span<const Sample> samples;  // at least one
   std::string_view inputs;   // argument names for Python and messages: "x,weight,bias"
   std::span<const AttrDef> attrs;
   Rule rule;
@@ -149,7 +163,7 @@ struct OpDef {
   Kernel cpu = nullptr, cuda = nullptr;
   int64_t (*workspace_bytes)(std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs&) = nullptr;
   uint32_t alias = 0;        // bit i: output 0 may take input i's buffer when that dies here
-  bool view = false;         // output 0 is input 0's memory, always (reshape; transpose as a change of layout)
+  ViewKind view = ViewKind::none;
   uint32_t col_mask = 0;     // bit i: input i may come in layout "col"
   Cost (*cost)(std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs&) = nullptr;
   std::span<const StateDef> states;  // not empty: an optimizer; inputs (param, grad, states...), output 0 the new param
