@@ -52,6 +52,7 @@ struct Call {
   uint64_t seed = 0;
   uint64_t op_key = 0;  // name_hash of the node's name
   int64_t step = 0;
+  int32_t micro_batch = 0;  // which firing within the step: `accumulate` starts over at 0
   const Window* window = nullptr;
   int threads = 1;  // of this device's team
   bool exact = false;  // reduction_order = "exact"
