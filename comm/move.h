@@ -32,11 +32,12 @@ struct MoveCost {
 
 struct MoveDef {
   std::string_view name, doc;
-  // Whether this move is the one for from -> to (same logical type). Several may match: the cheapest in bytes wins,
-  // then messages, then name.
+  // Whether this move can do from -> to (same logical type). Several may match: the cheapest in bytes wins, then the
+  // fewest messages, then hops, then those that are no fallback, then the name.
   bool (*matches)(const PlacedType& from, const PlacedType& to) = nullptr;
   // The types after each hop but the last (that is `to`): empty for a one-hop move.
   std::vector<PlacedType> (*between)(const PlacedType& from, const PlacedType& to) = nullptr;
+  bool fallback = false;  // loses every tie: the move that matches everything
 };
 std::span<const MoveDef* const> builtin_moves();
 
@@ -51,8 +52,8 @@ MoveCost cost_of(const MoveDef& move, const PlacedType& from, const PlacedType& 
 struct Piece {
   int peer = 0;  // global rank
   bool add = false;
-  Sbp::Kind reduce = Sbp::P;             // how `add` combines: sum, max or min
-  std::vector<Range> from, to;           // ranges within the peer's and my local part, equal sizes
+  Sbp::Kind reduce = Sbp::P;                // how `add` combines: sum, max or min
+  std::vector<Range> from, to;              // ranges within the peer's and my local part, equal sizes
   std::vector<int64_t> from_dims, to_dims;  // local dims of both parts
   int64_t numel() const;
 };

@@ -7,10 +7,10 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <memory>
 
 #include "base/shape.h"
 #include "kernels/device/device.h"
@@ -26,9 +26,9 @@ struct Wire {
 
 struct Arrival {
   SlotHeader header;
-  uint32_t slot = 0;            // give it back with release
+  uint32_t slot = 0;                // give it back with release
   const std::byte* data = nullptr;  // readable by the consumer until released
-  EventPtr event;               // null: data is there; else it is when the event is done
+  EventPtr event;                   // null: data is there; else it is when the event is done
 };
 
 class Transport {
