@@ -4,24 +4,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cmath>
+
+#include "base/text.h"
 
 namespace sluice {
 namespace {
 
-std::string quoted(const std::string& s) {
-  std::string text = "\"";
-  for (char c : s) {
-    if (c == '"' || c == '\\') text += '\\';
-    if (c == '\n') text += "\\n";
-    else text += c;
-  }
-  return text + "\"";
-}
-
 [[noreturn]] void bad(std::string_view text) {
-  throw Error(Code::value, fmt::format("'{}' is no attribute value", text));
+  throw Error(Code::value, fmt::format("{} is no attribute value", quote(text.substr(0, 80))), {},
+              "write true, 3, 0.5, \"text\", [1,2], shape[128b,784] or dtype:float32");
 }
 
 int64_t integer(std::string_view text, std::string_view whole) {
@@ -31,9 +24,18 @@ int64_t integer(std::string_view text, std::string_view whole) {
   return value;
 }
 
+double real(std::string_view text) {
+  double value = 0;
+  auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc{} || end != text.data() + text.size()) bad(text);
+  return value;
+}
+
+// The parts between commas: nothing inside is no part; a comma always separates two.
 std::vector<std::string_view> items(std::string_view inside) {
   std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin < inside.size();) {
+  if (inside.empty()) return parts;
+  for (size_t begin = 0; begin <= inside.size();) {
     size_t end = std::min(inside.find(',', begin), inside.size());
     parts.push_back(inside.substr(begin, end - begin));
     begin = end + 1;
@@ -51,7 +53,16 @@ Dim parse_dim(std::string_view item, std::string_view whole) {
     item.remove_suffix(1);
   }
   dim.size = integer(item, whole);
+  if (dim.size < 0 || dim.granule < 1 || dim.size % dim.granule != 0) bad(whole);
+  if (dim.sym == fixed_sym && dim.granule != 1) bad(whole);
   return dim;
+}
+
+Shape parse_shape(std::string_view inside, std::string_view whole) {
+  Shape shape;
+  for (auto item : items(inside)) shape.push_back(parse_dim(item, whole));
+  if (shape.size() > rank_max) bad(whole);
+  return shape;
 }
 
 }  // namespace
@@ -64,7 +75,7 @@ std::string text_of(const AttrValue& value) {
       std::string text = fmt::format("{}", v);
       return text.find_first_of(".einf") == text.npos ? text + ".0" : text;
     }
-    std::string operator()(const std::string& v) const { return quoted(v); }
+    std::string operator()(const std::string& v) const { return quote(v); }
     std::string operator()(const std::vector<int64_t>& v) const { return fmt::format("[{}]", fmt::join(v, ",")); }
     std::string operator()(const Shape& v) const { return "shape" + text_of(v); }
     std::string operator()(DType v) const { return fmt::format("dtype:{}", name_of(v)); }
@@ -76,40 +87,19 @@ AttrValue parse_attr(std::string_view text) {
   if (text == "true") return true;
   if (text == "false") return false;
   if (text.empty()) bad(text);
-  if (text.front() == '"') {
-    std::string s;
-    if (text.size() < 2 || text.back() != '"') bad(text);
-    for (size_t i = 1; i + 1 < text.size(); ++i) {
-      if (text[i] == '\\' && i + 2 < text.size()) {
-        ++i;
-        s += text[i] == 'n' ? '\n' : text[i];
-      } else {
-        s += text[i];
-      }
-    }
-    return s;
-  }
+  if (text.front() == '"') return unquote(text);
   if (text.front() == '[' && text.back() == ']') {
     std::vector<int64_t> v;
     for (auto item : items(text.substr(1, text.size() - 2))) v.push_back(integer(item, text));
     return v;
   }
-  if (text.substr(0, 6) == "shape[" && text.back() == ']') {
-    Shape shape;
-    for (auto item : items(text.substr(6, text.size() - 7))) shape.push_back(parse_dim(item, text));
-    return shape;
-  }
+  if (text.substr(0, 6) == "shape[" && text.back() == ']') return parse_shape(text.substr(6, text.size() - 7), text);
   if (text.substr(0, 6) == "dtype:") {
     auto dtype = parse_dtype(text.substr(6));
     if (!dtype) bad(text);
     return *dtype;
   }
-  if (text.find_first_of(".einf") != text.npos) {
-    double value = 0;
-    auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (failure != std::errc{} || end != text.data() + text.size()) bad(text);
-    return value;
-  }
+  if (text.find_first_of(".einf") != text.npos) return real(text);
   return integer(text, text);
 }
 

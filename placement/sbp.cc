@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "placement/sbp.h"
 
-#include <charconv>
-
 #include "base/error.h"
 
 namespace sluice {
@@ -29,11 +27,9 @@ Sbp parse_sbp(std::string_view text) {
   if (text == "P" || text == "P(sum)") return Sbp::partial();
   if (text == "P(max)") return {Sbp::Pmax, -1};
   if (text == "P(min)") return {Sbp::Pmin, -1};
-  int dim = -1;
-  if (text.size() >= 4 && text.substr(0, 2) == "S(" && text.back() == ')') {
-    auto [end, bad] = std::from_chars(text.data() + 2, text.data() + text.size() - 1, dim);
-    if (bad == std::errc{} && end == text.data() + text.size() - 1 && dim >= 0 && dim < rank_max) return Sbp::split(dim);
-  }
+  // A dim is one digit: there are at most eight.
+  if (text.size() == 4 && text.substr(0, 2) == "S(" && text[3] == ')' && text[2] >= '0' && text[2] < '0' + rank_max)
+    return Sbp::split(text[2] - '0');
   throw Error(Code::value, "'" + std::string(text) + "' is no SBP", {}, "write S(dim), B or P");
 }
 
