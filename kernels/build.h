@@ -5,6 +5,7 @@
 #pragma once
 #include <initializer_list>
 #include <string_view>
+#include <unordered_map>
 
 #include "kernels/op.h"
 
@@ -39,6 +40,9 @@ class Builder {
 
  private:
   std::string unique(std::string_view base);
+  void claim(const std::string& name) const;              // throws where a variable, an input or a node has this name
+  std::unordered_map<std::string, int64_t> next_number_;  // per base name
+  size_t seen_ = 0;                                       // nodes whose numbers next_number_ counts
   Graph& graph_;
   const OpTable& ops_;
 };

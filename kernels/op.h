@@ -27,7 +27,7 @@ struct View {
   void* data = nullptr;
   DType dtype = DType::float32;
   int rank = 0;
-  bool col = false;                      // memory order is the last two dims swapped
+  bool col = false;                        // memory order is the last two dims swapped
   std::array<int64_t, rank_max> dims{};    // local and valid (never the bound)
   std::array<int64_t, rank_max> origin{};  // where this part starts in the whole batch's logical tensor
   std::array<int64_t, rank_max> whole{};   // the logical bound: random numbers are drawn by index into it
@@ -54,7 +54,7 @@ struct Call {
   int64_t step = 0;
   int32_t micro_batch = 0;  // which firing within the step: `accumulate` starts over at 0
   const Window* window = nullptr;
-  int threads = 1;  // of this device's team
+  int threads = 1;     // of this device's team
   bool exact = false;  // reduction_order = "exact"
 
   template <class T>
@@ -86,11 +86,13 @@ struct RuleArgs {
 // `linear` adds the signatures in which P passes: 1: all inputs P at once (add); 2: one input P, the others B (mul).
 // The inputs that `linear = 2` may make partial: bit i of partial_mask (default: all).
 // `types` replaces or completes the output types (dtypes too); `signatures` replaces the derived list.
-// Without `types` the outputs' dtype is the first input's.
+// Without `types` all inputs have one dtype, and the outputs' dtype is theirs. More helpers: kernels/rule.h.
 struct Rule {
   std::string_view index;
   int linear = 0;
   uint32_t partial_mask = ~0u;
+  // Bit i: before the op, the builder brings input i to the common dtype of these inputs (array API promotion).
+  uint32_t promote_mask = 0;
   std::vector<LogicalType> (*types)(const RuleArgs&) = nullptr;
   std::vector<Signature> (*signatures)(const RuleArgs&) = nullptr;
 };
@@ -113,8 +115,8 @@ struct AttrDef {
 struct GradArgs {
   Builder& build;
   const Node& node;
-  std::span<const TensorId> grad;   // of each output; no_tensor: none flows back
-  std::span<TensorId> result;       // of each input; leave no_tensor where there is none
+  std::span<const TensorId> grad;  // of each output; no_tensor: none flows back
+  std::span<TensorId> result;      // of each input; leave no_tensor where there is none
   TensorId in(size_t i) const { return node.inputs[i]; }
   TensorId out(size_t i) const { return node.outputs[i]; }
 };
@@ -156,22 +158,22 @@ struct Sample {
 struct OpDef {
   std::string_view name, doc;
   std::span<const Sample> samples;  // at least one
-  std::string_view inputs;   // argument names for Python and messages: "x,weight,bias"
+  std::string_view inputs;  // argument names for Python and messages: "x,weight,bias"; "tensors..." takes one or more
   std::span<const AttrDef> attrs;
   Rule rule;
   void (*grad)(GradArgs&) = nullptr;
-  Tile tile;                 // element-wise ops; cpu may then be null
+  Tile tile;  // element-wise ops; cpu may then be null
   Kernel cpu = nullptr, cuda = nullptr;
   int64_t (*workspace_bytes)(std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs&) = nullptr;
-  uint32_t alias = 0;        // bit i: output 0 may take input i's buffer when that dies here
+  uint32_t alias = 0;  // bit i: output 0 may take input i's buffer when that dies here
   ViewKind view = ViewKind::none;
-  uint32_t col_mask = 0;     // bit i: input i may come in layout "col"
+  uint32_t col_mask = 0;  // bit i: input i may come in layout "col"
   Cost (*cost)(std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs&) = nullptr;
   std::span<const StateDef> states;  // not empty: an optimizer; inputs (param, grad, states...), output 0 the new param
   Rate rate = Rate::same;
-  bool random = false;       // draws from the counter: never folded, merged or run twice differently
-  bool hidden = false;       // no public Python function (used by passes and gradients only)
-  bool method = false;       // also a method of Tensor
+  bool random = false;  // draws from the counter: never folded, merged or run twice differently
+  bool hidden = false;  // no public Python function (used by passes and gradients only)
+  bool method = false;  // also a method of Tensor
 };
 
 // The name of a built-in op's array: written by CMake; ops of plug-ins are appended by the one load point.
