@@ -45,15 +45,15 @@ struct RuleSetting {
 
 struct Config {
   std::string file;
-  MeshSetting mesh;                  // [mesh]; no axes: one device
-  std::vector<MeshSetting> meshes;   // [mesh.NAME]
-  Setting<int64_t> global_batch;     // [train]; 0: fit's batch=
-  Setting<int64_t> micro_batch;      // 0: global_batch
-  Setting<double> clip_norm;         // 0: off
-  Setting<int64_t> seed;             // [train] seed; -1: the job's
+  MeshSetting mesh;                      // [mesh]; no axes: one device
+  std::vector<MeshSetting> meshes;       // [mesh.NAME]
+  Setting<int64_t> global_batch;         // [train]; 0: fit's batch=
+  Setting<int64_t> micro_batch;          // 0: global_batch
+  Setting<double> clip_norm;             // 0: off
+  Setting<int64_t> seed;                 // [train] seed; -1: the job's
   Setting<std::string> reduction_order;  // "fast" | "exact"
-  Setting<std::string> schedule;     // [pipeline] "1f1b" | "gpipe"
-  Setting<int64_t> zero_stage;       // [zero] 0 | 1
+  Setting<std::string> schedule;         // [pipeline] "1f1b" | "gpipe"
+  Setting<int64_t> zero_stage;           // [zero] 0 | 1
   std::vector<std::string> zero_axes;
   Setting<bool> coalesce;            // [debug] false: one actor an op
   Setting<bool> memory_reuse;        // [memory] reuse
