@@ -24,6 +24,7 @@ struct Tables {
   std::span<const ActorDef* const> kinds;
   std::span<const DeviceDef* const> devices;
   std::span<const ReaderDef* const> readers;
+  std::vector<std::pair<std::string, std::string>> plugins;  // path, hash: they stand in every plan
 };
 Tables builtin_tables(const std::vector<std::string>& plugins = {});  // loads plug-ins: the one load point
 
