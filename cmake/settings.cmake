@@ -1,0 +1,36 @@
+# Language, flags, sanitizers and the libraries that rooms may name.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers: address,undefined | thread")
+set(SLUICE_TESTS "" CACHE STRING "The test programs to build; empty: all")
+option(SLUICE_PYTHON "Build the Python module" ON)
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+if(SLUICE_SANITIZE)
+  # g++ 12 warns about its own library's inlined code under a sanitizer.
+  add_compile_options(-fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+    -Wno-maybe-uninitialized -Wno-tsan)
+  add_link_options(-fsanitize=${SLUICE_SANITIZE})
+endif()
+
+find_package(fmt REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(CapnProto REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(OpenMP REQUIRED)
+find_package(Threads REQUIRED)
+find_package(GTest REQUIRED)
