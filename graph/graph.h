@@ -31,6 +31,7 @@ struct Tensor {
   LogicalType type;
   NodeId producer = -1;  // -1: a variable's value or an input
   int output = 0;        // which output of the producer
+  bool operator==(const Tensor&) const = default;
 };
 
 // What part of a training step a node belongs to. Set by the builder (forward) and by the passes.
@@ -41,10 +42,11 @@ struct Node {
   std::string name;
   std::vector<TensorId> inputs, outputs;
   Attrs attrs;
-  Place place;         // the user's line that made it
+  Place place;  // the user's line that made it
   Phase phase = Phase::forward;
   NodeId origin = -1;  // backward: the forward node whose gradient this is; it runs on that node's stage
   std::string of;      // optimizer: the variable it serves; it runs where that variable lives
+  bool operator==(const Node&) const = default;
 };
 
 // A value that outlives a step: a parameter, a buffer, an optimizer state. `next` is its value after the step;
@@ -55,6 +57,7 @@ struct Variable {
   TensorId next = no_tensor;
   bool trainable = true;
   std::string of;  // an optimizer state: the parameter it belongs to; else ""
+  bool operator==(const Variable&) const = default;
 };
 
 // A tensor that each step gets from outside: fed by the client (source < 0), or field `field` of a data source.
@@ -62,6 +65,7 @@ struct Input {
   std::string name;
   TensorId tensor = no_tensor;
   int source = -1, field = 0;
+  bool operator==(const Input&) const = default;
 };
 
 // A data source: a reader (data/) and its arguments. All its fields share the batch dim.
@@ -69,11 +73,13 @@ struct Source {
   std::string reader;
   Attrs attrs;
   bool shuffle = true;
+  bool operator==(const Source&) const = default;
 };
 
 struct Output {
   std::string name;
   TensorId tensor = no_tensor;
+  bool operator==(const Output&) const = default;
 };
 
 struct Graph {
@@ -87,19 +93,25 @@ struct Graph {
 
   const Tensor& tensor(TensorId id) const { return tensors[size_t(id)]; }
   const LogicalType& type(TensorId id) const { return tensors[size_t(id)].type; }
+  bool operator==(const Graph&) const = default;
 };
 
 // What to train: a graph with its loss, the optimizer as an op's name with attributes, and the seed.
 struct Job {
   std::string name;
   Graph graph;
-  TensorId loss = no_tensor;       // no_tensor: evaluate or predict only
-  std::string optimizer;           // the name of an op with `states`; "" : no update
+  TensorId loss = no_tensor;  // no_tensor: evaluate or predict only
+  std::string optimizer;      // the name of an op with `states`; "" : no update
   Attrs optimizer_attrs;
   uint64_t seed = 0;
   bool training = true;
+  bool operator==(const Job&) const = default;
 };
 
 std::string text_of(const Graph& graph);  // one line a node, for goldens and messages
+// The invariants of shape.h, and sizes that cannot overflow: throws Error(value).
+void check_type(const LogicalType& type);
+// The invariants above, ids in range and phases included: throws Error(value) that names what breaks one.
+void check_graph(const Graph& graph);
 
 }  // namespace sluice

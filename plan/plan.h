@@ -27,12 +27,13 @@ namespace sluice {
 struct PlanTensor {
   std::string name;
   LogicalType type;
-  int cls = 0;         // class (mesh) it lives on
+  int cls = 0;  // class (mesh) it lives on
   NdSbp sbp;
   std::string layout = "row";  // "row" | "col"
-  int reg = -1;        // the register whose slot holds it; -1: the scratch of its chain's stream
-  int64_t offset = 0;  // in the slot or in the scratch, bytes, a multiple of 64
-  int64_t bytes = 0;   // of the bound, on the largest shard
+  int reg = -1;                // the register whose slot holds it; -1: the scratch of its chain's stream
+  int64_t offset = 0;          // in the slot or in the scratch, bytes, a multiple of 64
+  int64_t bytes = 0;           // of the bound, on the largest shard
+  bool operator==(const PlanTensor&) const = default;
 };
 
 struct PlanRegister {
@@ -45,6 +46,7 @@ struct PlanRegister {
   int producer = -1;   // actor; -1: a constant (a variable that this plan does not update): read without tokens
   std::vector<int> tensors;
   std::string variable;  // not "": holds this variable across runs; slots - 1 is its staleness
+  bool operator==(const PlanRegister&) const = default;
 };
 
 struct Port {
@@ -56,35 +58,39 @@ struct Port {
 struct PlanOp {
   std::string op, name;
   Attrs attrs;
-  std::vector<int> in, out;  // plan tensors
+  std::vector<int> in, out;                           // plan tensors
   int64_t workspace_offset = 0, workspace_bytes = 0;  // in the stream's scratch
   Place place;
+  bool operator==(const PlanOp&) const = default;
 };
 
 // One hop of a move, run on the ranks of the actor's class.
 struct PlanMove {
-  std::string move;  // the MoveDef's name
+  std::string move;      // the MoveDef's name
   int from = 0, to = 0;  // plan tensors; `from` may be of another class
+  bool operator==(const PlanMove&) const = default;
 };
 
 struct PlanActor {
   std::string name;
   std::string kind;  // an ActorDef: "source" | "compute" | "move" | "sink" | "feed"
   int cls = 0;
-  int stream = 0;    // within the class
-  int64_t key = 0;   // smaller fires first among the ready ones of a stream
-  int firings = 1;   // a step
+  int stream = 0;   // within the class
+  int64_t key = 0;  // smaller fires first among the ready ones of a stream
+  int firings = 1;  // a step
   std::vector<Port> in, out;
-  std::vector<PlanOp> ops;      // compute
-  std::vector<PlanMove> moves;  // move
-  int source = -1;              // source: index into Plan::sources
+  std::vector<PlanOp> ops;         // compute
+  std::vector<PlanMove> moves;     // move
+  int source = -1;                 // source: index into Plan::sources
   std::vector<std::string> names;  // feed: input names; sink: output names, one a tensor of its in-ports' order
   Phase phase = Phase::forward;
+  bool operator==(const PlanActor&) const = default;
 };
 
 struct PlanStream {
-  std::string name;       // "compute" | "move" | "host"
+  std::string name;                               // "compute" | "move" | "host"
   int64_t scratch_offset = 0, scratch_bytes = 0;  // in the arena
+  bool operator==(const PlanStream&) const = default;
 };
 
 struct PlanClass {
@@ -95,6 +101,7 @@ struct PlanClass {
   int64_t arena_bytes = 0;
   int64_t arena_bytes_lower_bound = 0;
   int stage = 0;
+  bool operator==(const PlanClass&) const = default;
 };
 
 struct Plan {
@@ -112,6 +119,7 @@ struct Plan {
   std::vector<std::pair<std::string, std::string>> notes;  // explained choices, shown by `sluice plan`
 
   int ranks() const;  // 1 + the largest rank of any class
+  bool operator==(const Plan&) const = default;
 };
 
 // Text form: prints and parses back to an equal plan. parse throws Error with the line.
