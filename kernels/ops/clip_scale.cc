@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/rule.h"
+
+namespace sluice::ops {
+namespace {
+
+std::vector<LogicalType> types(const RuleArgs& args) {
+  if (!(attr<double>(*args.attrs, "max_norm") > 0)) refuse(args, Code::value, "max_norm is not positive");
+  if (!args.in[0].shape.empty()) refuse(args, Code::value, "needs the sum of all squares, a scalar");
+  if (!is_compute_float(args.in[0].dtype)) refuse(args, Code::type, "needs float32 or float64", "convert with astype");
+  return {args.in[0]};
+}
+
+// As torch.nn.utils.clip_grad_norm_: a norm that is not finite makes the scale so, and the step's numbers show it.
+template <class T>
+void run(const Call& call) {
+  double norm = std::sqrt(double(*call.in[0].as<T>()));
+  double scale = call.attr<double>("max_norm") / (norm + 1e-6);
+  *call.out[0].as<T>() = T(scale > 1 ? 1 : scale);
+}
+
+constexpr AttrDef attrs[] = {{AttrDef::real, "max_norm", "The largest norm that passes unscaled."}};
+constexpr Sample samples[] = {{"float[]>0.1", "max_norm=0.5"}};
+
+}  // namespace
+
+extern constinit const OpDef clip_scale{
+    .name = "clip_scale",
+    .doc = "What gradients are multiplied by so that their norm is at most `max_norm`, from the sum of their squares.",
+    .samples = samples,
+    .inputs = "sum_of_squares",
+    .attrs = attrs,
+    .rule = {.types = types},
+    .cpu = [](const Call& call) { call.out[0].dtype == DType::float32 ? run<float>(call) : run<double>(call); },
+    .hidden = true,
+};
+
+}  // namespace sluice::ops

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/labels.h"
+#include "kernels/parallel.h"
+#include "kernels/simd.h"
+#include "kernels/softmax.h"
+
+namespace sluice::ops {
+namespace {
+
+bool per_row(const Attrs& attrs) { return attr<std::string>(attrs, "reduction") == "none"; }
+
+std::vector<LogicalType> types(const RuleArgs& args) {
+  Dim rows = label_rows(args);
+  LogicalType want{args.in[0].dtype, per_row(*args.attrs) ? Shape{rows} : Shape{}};
+  if (args.in[2] != want) refuse(args, Code::value, "the loss's gradient must be " + text_of(want));
+  return {args.in[0]};
+}
+
+std::vector<Signature> signatures(const RuleArgs& args) {
+  Sbp s = Sbp::split(0), b = Sbp::broadcast(), p = Sbp::partial();
+  return {{{s, s, per_row(*args.attrs) ? s : b}, {s}}, {{b, b, p}, {p}}};
+}
+
+// (softmax(logits) - one_hot(labels)) * g / rows
+template <class T>
+void run(const Call& call) {
+  const View& logits = call.in[0];
+  int64_t rows = logits.dims[0], classes = logits.dims[1];
+  const T* g = call.in[2].as<T>();
+  bool each = per_row(*call.attrs);
+  T scale = call.attr<std::string>("reduction") == "mean" && rows > 0 ? T(1 / double(whole_rows(call))) : T(1);
+  with_labels(call, "cross_entropy", [&](auto label_of) {
+    parallel_for(call.threads, rows, std::max<int64_t>(65536 / std::max<int64_t>(classes, 1), 1),
+                 [&](int64_t begin, int64_t end) {
+                   vectorized([&] {
+                     for (int64_t r = begin; r < end; ++r) {
+                       const T* x = logits.as<T>() + r * classes;
+                       T* y = call.out[0].as<T>() + r * classes;
+                       int64_t label = label_of(r);
+                       T by = g[each ? r : 0] * scale, share = by / row_exp(x, classes, row_max(x, classes), y);
+#pragma omp simd
+                       for (int64_t c = 0; c < classes; ++c) y[c] *= share;
+                       y[label] -= by;
+                     }
+                   });
+                 });
+  });
+}
+
+constexpr AttrDef attrs[] = {{AttrDef::text, "reduction", "That of the cross_entropy.", "\"mean\""}};
+constexpr Sample samples[] = {{"float[4b,5] int64[4b]<5 float[]"},
+                              {"float[7,3] int32[7]<3 float[]", "reduction=\"sum\""},
+                              {"float[4b,5] uint8[4b]<5 float[4b]", "reduction=\"none\""}};
+
+}  // namespace
+
+extern constinit const OpDef cross_entropy_grad{
+    .name = "cross_entropy_grad",
+    .doc = "The gradient of cross_entropy with respect to its logits, given the loss's.",
+    .samples = samples,
+    .inputs = "logits,labels,grad",
+    .attrs = attrs,
+    .rule = {.types = types, .signatures = signatures},
+    .cpu = [](const Call& call) { call.in[0].dtype == DType::float32 ? run<float>(call) : run<double>(call); },
+    .alias = 1,
+    .hidden = true,
+};
+
+}  // namespace sluice::ops
