@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/build.h"
+#include "kernels/tile-inl.h"
+
+namespace sluice::ops {
+namespace {
+
+struct GreaterEqual {
+  template <class T>
+  bool operator()(T x, T y) const {
+    return x >= y;
+  }
+};
+
+constexpr Sample samples[] = {
+    {"float[4b,5] float[4b,5]"}, {"float[4b,5] float[]"}, {"int32[7]<3 int32[7]<3"}, {"int64[4b,1]<3 int64[5]<3"}};
+
+}  // namespace
+
+extern constinit const OpDef greater_equal{
+    .name = "greater_equal",
+    .doc = "Whether `x` is greater or equal to `y`, element by element; bool.",
+    .samples = samples,
+    .inputs = "x,y",
+    .rule = {.index = "*,*->*", .promote_mask = 3, .types = types_compare},
+    .cpu = compare_map<GreaterEqual, 2>,
+    .method = true,
+};
+
+}  // namespace sluice::ops

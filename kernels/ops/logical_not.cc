@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/build.h"
+#include "kernels/tile-inl.h"
+
+namespace sluice::ops {
+namespace {
+
+struct LogicalNot {
+  bool operator()(bool x) const { return !x; }
+};
+
+constexpr Sample samples[] = {{"bool[4b,5]"}};
+
+}  // namespace
+
+extern constinit const OpDef logical_not{
+    .name = "logical_not",
+    .doc = "Whether `x` is false, element by element.",
+    .samples = samples,
+    .inputs = "x",
+    .rule = {.index = "*->*", .types = types_bool},
+    .cpu =
+        [](const Call& call) { tile_detail::run_map<LogicalNot, bool, bool>(call, nullptr, std::index_sequence<0>{}); },
+    .alias = 1,
+    .method = true,
+};
+
+}  // namespace sluice::ops

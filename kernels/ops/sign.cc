@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/build.h"
+#include "kernels/tile-inl.h"
+
+namespace sluice::ops {
+namespace {
+
+struct Sign {
+  template <class T>
+  T operator()(T x) const {
+    return x != x ? x : T((x > T(0) ? 1 : 0) - (x < T(0) ? 1 : 0));
+  }
+};
+
+constexpr Sample samples[] = {{"float[4b,5]"}, {"int32[7]"}, {"uint8[3]"}};
+
+}  // namespace
+
+extern constinit const OpDef sign{
+    .name = "sign",
+    .doc = "-1, 0 or 1 for each element of `x`: its sign. NaN stays NaN.",
+    .samples = samples,
+    .inputs = "x",
+    .rule = {.index = "*->*", .types = types_number},
+    .tile = tile_of<Sign, 1>(),
+    .cpu = number_map<Sign, 1>,
+    .alias = 1,
+    .method = true,
+};
+
+}  // namespace sluice::ops

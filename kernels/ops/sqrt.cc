@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/build.h"
+#include "kernels/lane_math.h"
+#include "kernels/tile-inl.h"
+
+namespace sluice::ops {
+namespace {
+
+struct Sqrt {
+  template <class T>
+  T operator()(T x) const {
+    return lane_sqrt(x);
+  }
+};
+
+constexpr Sample samples[] = {{"float[4b,5]>0.2"}};
+
+}  // namespace
+
+extern constinit const OpDef sqrt{
+    .name = "sqrt",
+    .doc = "The square root of each element of `x`.",
+    .samples = samples,
+    .inputs = "x",
+    .rule = {.index = "*->*", .types = types_float},
+    .grad =
+        [](GradArgs& args) {
+          auto& b = args.build;
+          TensorId half = b.op("divide", {args.grad[0], args.out(0)});
+          args.result[0] = b.op("multiply", {half, b.constant(0.5, b.type(half).dtype)});
+        },
+    .tile = tile_of<Sqrt, 1>(),
+    .alias = 1,
+    .method = true,
+};
+
+}  // namespace sluice::ops
