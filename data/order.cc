@@ -11,10 +11,11 @@ namespace sluice {
 
 namespace {
 
-constexpr uint32_t mix(uint32_t x) {  // murmur3's finisher
-  x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
-  x = (x ^ (x >> 13)) * 0xC2B2AE35u;
-  return x ^ (x >> 16);
+// Two multiplications: every bit of x and of the key reaches every bit.
+constexpr uint32_t mix(uint64_t x, uint64_t key) {
+  uint64_t product = (x + key) * 0x9E3779B97F4A7C15ull;
+  product = (product ^ (product >> 32)) * 0xBF58476D1CE4E5B9ull;
+  return uint32_t(product >> 32);
 }
 
 // Halves may differ by one bit: each round changes one half by a function of the other, so it can be undone.
@@ -32,9 +33,9 @@ struct Feistel {
 
   uint64_t operator()(uint64_t x) const {
     uint64_t low = x & low_mask, high = x >> low_bits;
-    for (uint32_t round = 0; round < 8; round += 2) {
-      high = (high ^ mix(uint32_t(low) + keys[round % 4] + round * 0x9E3779B9u)) & high_mask;
-      low = (low ^ mix(uint32_t(high) + keys[(round + 1) % 4] + round * 0xBB67AE85u)) & low_mask;
+    for (uint64_t round = 0; round < 8; round += 2) {
+      high = (high ^ mix(low, keys[round % 4] + (round << 32))) & high_mask;
+      low = (low ^ mix(high, keys[round % 4 + 1] + (round << 32))) & low_mask;
     }
     return high << low_bits | low;
   }
