@@ -174,11 +174,17 @@ void bind_exprs(nb::module_& m) {
       .def_prop_ro("is_concrete", [](const Expr& e) { return is_concrete(e); })
       .def("same", [](const Expr& a, const Expr& b) { return &a.node() == &b.node() && a.output() == b.output(); })
       .def("value", value_of)
+      .def("clear_value", [](const Expr& e) { e.set_value(nullptr); })
       .def("set_value", [](const Expr& e, const AnyArray& array) {
         e.set_value(std::make_shared<const HostArray>(host_array(array)));
       });
   m.def("apply", apply);
   m.def("cells_of", cells_of);
+  m.def("named_exprs", [](const std::vector<Expr>& outputs) {
+    std::map<std::string, Expr> result;
+    for (auto& [name, expr] : named_exprs(outputs)) result[name] = expr;
+    return result;
+  });
   m.def("gradients", [](const TableSet& set, const Expr& loss, const std::vector<Expr>& wrt) {
     nb::list result;
     for (auto& expr : gradients(set.tables.ops, loss, wrt)) {
@@ -244,6 +250,7 @@ class Evaluator {
 
   std::shared_ptr<Running> find(const Graph& graph, uint64_t seed) {
     std::string key = fmt::format("{}\n{}", seed, text_of(graph));
+    for (auto& node : graph.nodes) key += node.place.text() + "\n";  // an error names the line
     for (auto at = entries_.begin(); at != entries_.end(); ++at)
       if (at->key == key) {
         entries_.splice(entries_.begin(), entries_, at);

@@ -2,6 +2,7 @@
 // Jobs, configs, plans and sessions.
 #include <fmt/format.h>
 
+#include "graph/job_file.h"
 #include "planner/planner.h"
 #include "python/convert.h"
 
@@ -16,6 +17,7 @@ void bind_configs(nb::module_& m) {
   nb::class_<Config>(m, "Config", "A checked config.")
       .def_prop_ro("file", [](const Config& c) { return c.file; })
       .def_prop_ro("text", [](const Config& c) { return text_of(c); })
+      .def("copy", [](const Config& c) { return c; })
       .def_prop_ro("devices", [](const Config& c) { return devices_of(c); })
       .def_prop_rw(
           "global_batch", [](const Config& c) { return c.global_batch.value; },
@@ -96,8 +98,15 @@ std::vector<std::string> tensor_names(const BuiltJob& built) {
 }
 
 void bind_jobs(nb::module_& m) {
+  m.def("save_job", [](const BuiltJob& built, const std::string& path) {
+    if (!built.constants.empty())
+      throw Error(Code::value, "the model holds an array that is no parameter; a job file holds no values", {},
+                  "make it an nn.Parameter with requires_grad=False");
+    with_files([&] { save_job(built.job, path); });
+  });
   nb::class_<BuiltJob>(m, "BuiltJob", "A graph with what to do with it.")
       .def_prop_ro("text", [](const BuiltJob& b) { return text_of(b.job.graph); })
+      .def_prop_ro("training", [](const BuiltJob& b) { return b.job.training; })
       .def_prop_ro("tensor_names", tensor_names)
       .def_prop_ro("places", [](const BuiltJob& b) {
         std::map<std::string, std::pair<std::string, int>> places;

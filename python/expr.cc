@@ -299,6 +299,17 @@ std::vector<Expr> variables_of(const std::vector<Expr>& outputs) {
   return result;
 }
 
+std::vector<std::pair<std::string, Expr>> named_exprs(const std::vector<Expr>& outputs) {
+  std::vector<std::pair<std::string, Expr>> result;
+  for (auto& expr : in_order(outputs, [](const Expr&) { return false; })) {
+    auto& node = expr.node();
+    if (node.kind != ExprNode::op || node.name.empty()) continue;
+    for (size_t o = 0; o < node.types.size(); ++o)
+      result.emplace_back(o == 0 ? node.name : fmt::format("{}:{}", node.name, o), expr.sibling(int(o)));
+  }
+  return result;
+}
+
 bool is_concrete(const Expr& expr) {
   for (auto& needed : in_order({expr}, [](const Expr& e) { return is_evaluated(e); }))
     if (needed.node().kind == ExprNode::input && !is_evaluated(needed)) return false;

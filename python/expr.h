@@ -98,6 +98,9 @@ std::vector<Expr> gradients(const OpTable& table, const Expr& loss, const std::v
 // The variables that the values of `outputs` need, each once, in a fixed order.
 std::vector<Expr> variables_of(const std::vector<Expr>& outputs);
 
+// The outputs of all nodes with names that `outputs` need, named as in a graph.
+std::vector<std::pair<std::string, Expr>> named_exprs(const std::vector<Expr>& outputs);
+
 // Whether a value can be had: false where an input without a value is needed.
 bool is_concrete(const Expr& expr);
 
