@@ -62,6 +62,25 @@ void check_arena(const Plan& plan, int c) {
   }
 }
 
+// ---- views ----------------------------------------------------------------------------------------------------------
+
+// Whether `op` only gives its input another shape: its output lies where its input does.
+bool is_view(const Plan& plan, const OpTable& ops, const PlanOp& op) {
+  auto* def = ops.find(op.op);
+  if (!def || def->view == ViewKind::none || op.in.empty() || op.out.empty() || op.in[0] == op.out[0]) return false;
+  auto &in = plan.tensors[size_t(op.in[0])], &out = plan.tensors[size_t(op.out[0])];
+  return in.reg == out.reg && in.offset == out.offset;
+}
+
+// By tensor: it is another one's memory, which the op that makes it does not touch.
+std::vector<bool> views_of(const Plan& plan, const OpTable& ops) {
+  std::vector<bool> views(plan.tensors.size());
+  for (auto& actor : plan.actors)
+    for (auto& op : actor.ops)
+      if (is_view(plan, ops, op)) views[size_t(op.out[0])] = true;
+  return views;
+}
+
 // ---- tensors in their slots -----------------------------------------------------------------------------------------
 
 void check_tensor(const Plan& plan, const PlanTensor& tensor) {
@@ -80,23 +99,33 @@ void check_tensor(const Plan& plan, const PlanTensor& tensor) {
                        tensor.offset + tensor.bytes, word_of(reg.name), reg.bytes));
 }
 
-bool share_bytes(const PlanTensor& a, const PlanTensor& b) { return overlap(a.offset, a.bytes, b.offset, b.bytes); }
+// A variable's value and its next one are one thing at two times: in one place, of one type.
+void check_variable(const PlanRegister& reg, const std::vector<const PlanTensor*>& tensors) {
+  for (auto* tensor : tensors) {
+    auto &a = *tensors[0], &b = *tensor;
+    if (!(a.type == b.type) || a.sbp != b.sbp || a.layout != b.layout || a.offset != b.offset)
+      refuse(fmt::format("the variable {} is {} {} and becomes {} {}, of another type or in another place",
+                         word_of(reg.variable), word_of(a.name), text_of(a.type) + text_of(a.sbp), word_of(b.name),
+                         text_of(b.type) + text_of(b.sbp)));
+  }
+}
 
-void check_register(const Plan& plan, int r) {
+void check_register(const Plan& plan, const std::vector<bool>& views, int r) {
   auto& reg = plan.registers[size_t(r)];
   aligned(reg.bytes, "a slot of the register " + word_of(reg.name));
-  for (int t : reg.tensors)
-    if (plan.tensors[size_t(t)].reg != r)
-      refuse(fmt::format("the register {} holds {}, which lies elsewhere", word_of(reg.name),
-                         word_of(plan.tensors[size_t(t)].name)));
+  std::vector<const PlanTensor*> tensors;
+  for (int t : reg.tensors) {
+    auto& tensor = plan.tensors[size_t(t)];
+    if (tensor.reg != r)
+      refuse(fmt::format("the register {} holds {}, which lies elsewhere", word_of(reg.name), word_of(tensor.name)));
+    if (tensor.bytes > 0 && !views[size_t(t)]) tensors.push_back(&tensor);
+  }
+  if (!reg.variable.empty()) return check_variable(reg, tensors);
   if (reg.producer >= 0 && !plan.actors[size_t(reg.producer)].ops.empty()) return;  // the chain's lives tell
-  auto tensors = reg.tensors;
-  std::erase_if(tensors, [&](int t) { return plan.tensors[size_t(t)].bytes == 0; });
-  std::sort(tensors.begin(), tensors.end(),
-            [&](int a, int b) { return plan.tensors[size_t(a)].offset < plan.tensors[size_t(b)].offset; });
+  std::stable_sort(tensors.begin(), tensors.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < tensors.size(); ++i) {
-    auto &a = plan.tensors[size_t(tensors[i - 1])], &b = plan.tensors[size_t(tensors[i])];
-    if (share_bytes(a, b))
+    auto &a = *tensors[i - 1], &b = *tensors[i];
+    if (overlap(a.offset, a.bytes, b.offset, b.bytes))
       refuse(
           fmt::format("{} and {} share bytes in the register {}", word_of(a.name), word_of(b.name), word_of(reg.name)));
   }
@@ -115,11 +144,10 @@ struct Life {
 
 class Chain {
  public:
-  Chain(const Plan& plan, const OpTable& ops, const PlanActor& actor)
-      : plan_(plan),
-        ops_(ops),
-        actor_(actor),
-        scratch_bytes_(plan.classes[size_t(actor.cls)].streams[size_t(actor.stream)].scratch_bytes) {}
+  Chain(const Plan& plan, const OpTable& ops, const std::vector<bool>& views, const PlanActor& actor)
+      : plan_(plan), ops_(ops), views_(views), actor_(actor) {
+    scratch_bytes_ = plan.classes[size_t(actor.cls)].streams[size_t(actor.stream)].scratch_bytes;
+  }
 
   void run() {
     for (now_ = 0; now_ < int(actor_.ops.size()); ++now_) {
@@ -128,7 +156,7 @@ class Chain {
       for (size_t o = 0; o < op.out.size(); ++o)
         if (!(o == 0 && view(op))) write(op, op.out[o]);
     }
-    untouched();
+    complete();
     conflicts();
     workspaces();
   }
@@ -188,10 +216,8 @@ class Chain {
 
   // A view of input 0 adds no storage: its output lives in its input's.
   bool view(const PlanOp& op) {
-    auto* def = ops_.find(op.op);
-    if (!def || def->view == ViewKind::none || op.in.empty() || op.out.empty()) return false;
+    if (!is_view(plan_, ops_, op)) return false;
     int in = op.in[0], out = op.out[0];
-    if (in == out || at(in).reg != at(out).reg || at(in).offset != at(out).offset) return false;
     if (life(out)) refuse(op, fmt::format("it writes {}, which is written before", name(out)));
     auto* life = this->life(in);
     if (!life) return true;  // of what this chain only reads
@@ -200,26 +226,34 @@ class Chain {
     return true;
   }
 
-  // Whether `op` may put output `t` where the input that lives in `storage` lies.
+  // Whether `op` may put its output `t` where those inputs lie that live in `storage`.
   bool may_alias(const PlanOp& op, int t, int storage) const {
     auto* def = ops_.find(op.op);
-    if (!def || op.out.empty() || op.out[0] != t) return false;
-    for (size_t i = 0; i < op.in.size(); ++i) {
+    auto output = std::find(op.out.begin(), op.out.end(), t) - op.out.begin();
+    for (size_t i = 0; def && i < op.in.size(); ++i) {
       auto found = life_of_.find(op.in[i]);
       if (found == life_of_.end() || found->second != storage) continue;
+      bool allowed = output == 0 && i < 32 && (def->alias >> i & 1);
+      for (auto& state : def->states) allowed |= state.input == int(i) && state.output == output;
       auto &in = at(op.in[i]), &out = at(t);
-      bool allowed = i < 32 && (def->alias >> i & 1);
-      if (!allowed || in.offset != out.offset || !(in.type.shape == out.type.shape) || in.bytes != out.bytes)
-        return false;
+      bool fits = in.offset == out.offset && in.bytes == out.bytes && in.layout == out.layout &&
+                  bytes_of(in.type.dtype) == bytes_of(out.type.dtype);
+      if (!allowed || !fits) return false;
     }
-    return true;
+    return def != nullptr;
   }
 
-  // What its registers hold and no op touches keeps its bytes throughout.
-  void untouched() {
-    for (auto& port : actor_.out)
-      for (int t : plan_.registers[size_t(port.reg)].tensors)
-        if (!life(t) && plan_.registers[size_t(port.reg)].slots == 1) begin(t, from_before, to_the_end, false);
+  // What is published was written. The value of a variable is replaced by its next one.
+  void complete() {
+    for (auto& port : actor_.out) {
+      auto& reg = plan_.registers[size_t(port.reg)];
+      auto written = [&](int t) { return views_[size_t(t)] || (life(t) && life(t)->written); };
+      auto missing = std::find_if_not(reg.tensors.begin(), reg.tensors.end(), written);
+      bool some = std::any_of(reg.tensors.begin(), reg.tensors.end(), written);
+      if (missing != reg.tensors.end() && (reg.variable.empty() || !some) && !actor_.ops.empty())
+        sluice::refuse(fmt::format("the actor {} publishes {}, which none of its ops writes", word_of(actor_.name),
+                                   name(*missing)));
+    }
   }
 
   void conflicts() const {
@@ -266,8 +300,9 @@ class Chain {
 
   const Plan& plan_;
   const OpTable& ops_;
+  const std::vector<bool>& views_;
   const PlanActor& actor_;
-  int64_t scratch_bytes_;
+  int64_t scratch_bytes_ = 0;
   int now_ = 0;
   std::vector<Life> lives_;
   std::map<int, int> life_of_;  // tensor -> life
@@ -279,8 +314,9 @@ void verify_memory(const Plan& plan, const OpTable& ops) {
   verify_structure(plan);
   for (size_t c = 0; c < plan.classes.size(); ++c) check_arena(plan, int(c));
   for (auto& tensor : plan.tensors) check_tensor(plan, tensor);
-  for (size_t r = 0; r < plan.registers.size(); ++r) check_register(plan, int(r));
-  for (auto& actor : plan.actors) Chain(plan, ops, actor).run();
+  auto views = views_of(plan, ops);
+  for (size_t r = 0; r < plan.registers.size(); ++r) check_register(plan, views, int(r));
+  for (auto& actor : plan.actors) Chain(plan, ops, views, actor).run();
 }
 
 }  // namespace sluice
