@@ -2,6 +2,9 @@
 // Readers of data sets and the order of their rows.
 #include <fmt/format.h>
 
+#include <cstring>
+
+#include "checkpoint/safetensors.h"
 #include "data/reader.h"
 #include "python/convert.h"
 
@@ -58,6 +61,32 @@ std::vector<int64_t> rows_at(int64_t begin, int64_t count, int64_t rows, bool sh
   return result;
 }
 
+void save_safetensors(const nb::dict& tensors, const std::string& path) {
+  std::vector<HostArray> held;
+  std::vector<NamedArray> arrays;
+  held.reserve(nb::len(tensors));
+  for (auto [name, value] : tensors) {
+    held.push_back(host_array(nb::cast<AnyArray>(value)));
+    auto& array = held.back();
+    arrays.push_back({nb::cast<std::string>(name), array.dtype, array.dims, array.data});
+  }
+  nb::gil_scoped_release unlocked;
+  write_safetensors(path, arrays);
+}
+
+nb::dict load_safetensors(const std::string& path) {
+  Checkpoint checkpoint = with_files([&] { return Checkpoint(path); });
+  nb::dict result;
+  for (auto& array : checkpoint.arrays()) {
+    auto copy = std::make_shared<HostArray>();
+    copy->dtype = array.dtype;
+    copy->dims = array.dims;
+    copy->data.assign(array.bytes.begin(), array.bytes.end());
+    result[array.name.c_str()] = numpy_array(copy);
+  }
+  return result;
+}
+
 }  // namespace
 
 void bind_data(nb::module_& m) {
@@ -66,6 +95,8 @@ void bind_data(nb::module_& m) {
       .def_prop_ro("fields", fields_of)
       .def("read", read_rows);
   m.def("open_reader", open_reader);
+  m.def("save_safetensors", save_safetensors);
+  m.def("load_safetensors", load_safetensors);
   m.def("rows_at", rows_at, "Rows of one batch in the order of an epoch.");
 }
 

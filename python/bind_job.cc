@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "graph/job_file.h"
+#include "plan/show.h"
 #include "planner/planner.h"
 #include "python/convert.h"
 
@@ -133,10 +134,14 @@ void bind_plans(nb::module_& m) {
   nb::class_<Plan>(m, "Plan", "Everything that will run.")
       .def_prop_ro("text", [](const Plan& p) { return text_of(p); })
       .def_prop_ro("hash", [](const Plan& p) { return fmt::format("{:016x}", hash_of(p)); })
+      .def_prop_ro("json", [](const Plan& p) { return plan_json(p); })
+      .def_prop_ro("summary", [](const Plan& p) { return show(p); })
       .def_prop_ro("ranks", &Plan::ranks);
   m.def("make_plan", [](const BuiltJob& built, const Config& config, const TableSet& set) {
     nb::gil_scoped_release unlocked;
-    return make_plan(built.job, config, {set.tables.ops, set.tables.moves});
+    Plan plan = make_plan(built.job, config, {set.tables.ops, set.tables.moves});
+    for (auto& [path, hash] : set.tables.plugins) plan.notes.push_back({"plugin " + path, hash});
+    return plan;
   });
 }
 

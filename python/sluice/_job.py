@@ -249,6 +249,11 @@ class Job:
         return data.arrays, fields, data.rows
 
     def _load(self, config: Any) -> _sluice.Config:
+        given = os.environ.get("SLUICE_CONFIG")  # set by `sluice run --config`
+        if given:
+            if config is not None and config != given:
+                self._say(f"the config is {given}, as `sluice run` was told; {config!r} is not read")
+            config = given
         if config is not None:
             loaded = _config.load(config)
             self._config = loaded.copy()

@@ -116,8 +116,9 @@ class Tensor:
     def __repr__(self) -> str:
         if not self._expr.is_concrete:
             return f"Tensor({self._expr.type_text})"
-        text = repr(self.numpy())
-        body = text[text.find("(") + 1 : text.rfind(")")].rsplit(", dtype=", 1)[0].rsplit(",\n", 1)[0]
+        import numpy as np
+
+        body = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=1000)
         return f"Tensor({body}, dtype={self.dtype.name})"
 
     __hash__ = object.__hash__
