@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/rule.h"
 
 namespace sluice {
@@ -33,6 +35,15 @@ void promote_inputs(Builder& build, const OpDef& op, std::vector<TensorId>& in) 
   for (size_t i = 0; i < in.size() && i < 32; ++i)
     if ((op.rule.promote_mask >> i & 1) && build.type(in[i]).dtype != *common)
       in[i] = build.op("astype", {in[i]}, {{"dtype", *common}});
+}
+
+// A shape attribute with a dim of -1 becomes the result's shape: graphs hold no open dims.
+void close_shapes(const OpDef& op, Attrs& attrs, const std::vector<LogicalType>& out) {
+  for (size_t i = 0; i < attrs.size(); ++i) {
+    if (op.attrs[i].kind != AttrDef::shape) continue;
+    auto& shape = std::get<Shape>(attrs[i].value);
+    if (std::any_of(shape.begin(), shape.end(), [](auto& dim) { return dim.size < 0; })) shape = out.at(0).shape;
+  }
 }
 
 }  // namespace
@@ -72,6 +83,7 @@ std::vector<TensorId> Builder::ops(std::string_view name, std::vector<TensorId> 
     promote_inputs(*this, op, in);
     auto in_types = types_of(*this, in);
     auto out_types = infer_types(op, in_types, attrs);
+    close_shapes(op, attrs, out_types);
     Node node{std::string(name), unique(name), std::move(in), {}, std::move(attrs), place, phase, origin, of};
     for (size_t i = 0; i < out_types.size(); ++i) {
       node.outputs.push_back(TensorId(graph_.tensors.size()));

@@ -150,6 +150,14 @@ void check_count(const RuleArgs& args) {
          fmt::format("{} inputs, not {}{} ({})", have, variadic ? "at least " : "", want, args.op->inputs));
 }
 
+void check_size(const RuleArgs& args, const LogicalType& type) {
+  try {
+    numel(type.shape);
+  } catch (const Error& error) {
+    refuse(args, error.code(), error.message());
+  }
+}
+
 bool fits(const Signature& signature, std::span<const LogicalType> in, std::span<const LogicalType> out) {
   auto all = [](const std::vector<Sbp>& sbps, std::span<const LogicalType> types) {
     for (size_t i = 0; i < sbps.size(); ++i) {
@@ -281,7 +289,7 @@ std::vector<LogicalType> infer_types(const OpDef& op, std::span<const LogicalTyp
   check_count(args);
   for (auto& type : in) {
     if (type.shape.size() > size_t(rank_max)) refuse(args, Code::value, fmt::format("more than {} dims", rank_max));
-    numel(type.shape);
+    check_size(args, type);
   }
   std::vector<LogicalType> out;
   if (op.rule.types) {
@@ -293,7 +301,7 @@ std::vector<LogicalType> infer_types(const OpDef& op, std::span<const LogicalTyp
   for (auto& type : out) {
     if (type.shape.size() > size_t(rank_max))
       refuse(args, Code::value, fmt::format("the result has {} dims, more than {}", type.shape.size(), rank_max));
-    numel(type.shape);
+    check_size(args, type);
   }
   return out;
 }

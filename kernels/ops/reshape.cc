@@ -10,9 +10,9 @@ namespace {
 
 constexpr AttrDef attrs[] = {
     {AttrDef::shape, "shape", "The shape of the result; one dim may be -1: what is left.", ""}};
-constexpr Sample samples[] = {{"float[4b,3,5]", "shape=shape[-1,15]"}, {"float[4b,6]", "shape=shape[4,2,3]"},
-                              {"float[4b,6]", "shape=shape[-1,3]"},    {"float[3,4b,2]", "shape=shape[3,-1]"},
-                              {"float[3,4]", "shape=shape[2,6]"},      {"int32[5]", "shape=shape[1,5,1]"}};
+constexpr Sample samples[] = {{"float[4b,3,5]", "shape=[-1,15]"}, {"float[4b,6]", "shape=shape[4,2,3]"},
+                              {"float[4b,6]", "shape=[-1,3]"},    {"float[3,4b,2]", "shape=[3,-1]"},
+                              {"float[3,4]", "shape=shape[2,6]"}, {"int32[5]", "shape=shape[1,5,1]"}};
 
 // Dims [in, in_end) of the input hold the same elements as dims [out, out_end) of the result. Groups are minimal, so a
 // dim that leads its group on both sides is split at the same elements on both sides.
