@@ -26,6 +26,28 @@ void find_depths(PlanState& state) {
   }
 }
 
+// Ops that wait for nothing (a constant, a weight seen transposed) go to the chain of their first reader: alone they
+// would be an actor of their own.
+void sink_free_ops(PlanState& state) {
+  if (!state.config.coalesce.value) return;
+  auto needs = dependencies_of(state);
+  std::vector<bool> free(state.items.size());
+  std::vector<int> latest(state.items.size(), -1);
+  for (size_t i = 0; i < state.items.size(); ++i)
+    free[i] = state.items[i].kind == Item::Kind::op &&
+              std::all_of(needs[i].begin(), needs[i].end(), [&](int n) { return free[size_t(n)]; });
+  for (size_t i = state.items.size(); i-- > 0;) {
+    auto& item = state.items[i];
+    if (free[i] && latest[i] > item.depth) item.depth = latest[i];
+    for (int n : needs[i]) {
+      auto& before = state.items[size_t(n)];
+      bool joins = item.kind == Item::Kind::op && before.cls == item.cls && before.micro == item.micro;
+      int bound = item.depth - (joins ? 0 : 1);
+      latest[size_t(n)] = latest[size_t(n)] < 0 ? bound : std::min(latest[size_t(n)], bound);
+    }
+  }
+}
+
 // Items that share an actor have equal keys.
 using Key = std::tuple<int, int, bool, int, int, int>;
 Key key_of(const PlanState& state, size_t i) {
@@ -85,6 +107,7 @@ void append(PlanState& state, PlanActor& actor, Item& item) {
 
 static void run(PlanState& state) {
   find_depths(state);
+  sink_free_ops(state);
   std::map<Key, int> actor_of;
   std::vector<int> first, count;
   for (size_t i = 0; i < state.items.size(); ++i) {
