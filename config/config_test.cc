@@ -154,6 +154,16 @@ TEST(Config, SchemaExplainsEveryKey) {
   EXPECT_EQ(schema.find("embedding"), std::string::npos);  // what is not supported yet is not offered
 }
 
+// The guide's page is the schema under a heading. To renew it: sluice config schema, between the fences.
+TEST(Config, TheGuideIsTheSchema) {
+  std::ifstream in("docs/guide/config.md");
+  ASSERT_TRUE(in.good()) << "run the test in the project's folder";
+  std::string page((std::istreambuf_iterator<char>(in)), {});
+  size_t begin = page.find("```text\n"), end = page.rfind("```");
+  ASSERT_LT(begin, end);
+  EXPECT_EQ(page.substr(begin + 8, end - begin - 8), config_schema());
+}
+
 struct Case {
   const char* text;
   const char* message;

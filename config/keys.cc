@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace sluice {
@@ -138,6 +140,11 @@ std::vector<std::string> names_in(std::string_view section) {
   for (auto& key : table)
     if (key.section == section && key.member.index() != 0) all.emplace_back(key.name);
   return all;
+}
+
+std::string text_of_range(const Key& key) {
+  if (key.max >= 1e12) return fmt::format("{:g} or more", key.min);
+  return fmt::format("{:g} to {:g}", key.min, key.max);
 }
 
 std::vector<std::string> words_of(std::string_view list) {

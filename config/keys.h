@@ -39,6 +39,8 @@ std::span<const Key> keys();
 const Key* find_key(std::string_view section, std::string_view name);
 std::vector<std::string> sections();                          // each once, in the table's order
 std::vector<std::string> names_in(std::string_view section);  // supported keys only
-std::vector<std::string> words_of(std::string_view list);     // split at '|'
+// Ranges are printed as users write them: "1 or more", "0 to 64".
+std::string text_of_range(const Key& key);
+std::vector<std::string> words_of(std::string_view list);  // split at '|'
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 // Printing: what holds now, as a complete file, and what could be said, as a reference.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "config/keys.h"
 
 namespace sluice {
@@ -80,6 +82,29 @@ std::string lines_of(const T& object, std::string_view section) {
   return out;
 }
 
+std::string allowed_of(const Key& key) {
+  if (!key.allowed.empty()) return fmt::format(" ({})", fmt::join(words_of(key.allowed), " | "));
+  if (key.type != "integer" && key.type != "float") return "";
+  return " (" + text_of_range(key) + ")";
+}
+
+std::string fallback_of(const Key& key) {
+  if (key.name == "match") return "required";
+  return key.unset.empty() ? fmt::format("default {}", key.fallback) : fmt::format("when not set: {}", key.unset);
+}
+
+// Lines of at most 110 columns, indented.
+std::string wrapped(std::string_view text) {
+  std::string out, line;
+  while (!text.empty()) {
+    size_t end = std::min(text.find(' '), text.size());
+    if (line.size() + end > 105) out += "    " + line + "\n", line.clear();
+    line += (line.empty() ? "" : " ") + std::string(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out + "    " + line + "\n";
+}
+
 }  // namespace
 
 std::string text_of(const Config& config) {
@@ -106,10 +131,7 @@ std::string config_schema() {
     out += fmt::format("\n{}{}\n", title, section == "mesh" ? "  # and [mesh.NAME]" : "");
     for (auto& key : keys()) {
       if (key.section != section || key.member.index() == 0) continue;
-      std::string fallback(key.unset.empty() ? key.fallback : key.unset), allowed;
-      if (!key.allowed.empty()) allowed = fmt::format(" ({})", fmt::join(words_of(key.allowed), " | "));
-      if (key.name == "match") fallback = "required";
-      out += fmt::format("{}: {}{}, default {}\n    {}\n", key.name, key.type, allowed, fallback, key.doc);
+      out += fmt::format("{}: {}{}, {}\n{}", key.name, key.type, allowed_of(key), fallback_of(key), wrapped(key.doc));
     }
   }
   return out;

@@ -21,12 +21,6 @@ std::string_view name_of_type(const toml::node& node) {
   }
 }
 
-// Ranges are printed as users write them: "1 or more", "0 to 64".
-std::string text_of_range(const Key& key) {
-  if (key.max >= 1e12) return fmt::format("{:g} or more", key.min);
-  return fmt::format("{:g} to {:g}", key.min, key.max);
-}
-
 void check_range(double value, const std::string& text, const Key& key, const Entry& entry) {
   if (value >= key.min && value <= key.max) return;
   throw Error(Code::usage, fmt::format("{} is {}; it must be {}", shown(entry.name), text, text_of_range(key)),
