@@ -65,7 +65,7 @@ class Floor {
   ~Floor();  // stops; joins; frees everything
 
   void set_variable(const std::string& name, const HostArray& value);  // only while drained
-  HostArray variable(const std::string& name) const;                  // only while drained
+  HostArray variable(const std::string& name) const;                   // only while drained
 
   void set_step(int64_t step);  // only while drained
   void grant(int64_t steps);
