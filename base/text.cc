@@ -79,7 +79,7 @@ std::string unquote(std::string_view text) {
 bool is_plain(std::string_view word) {
   auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_./:+-").find(c) != std::string_view::npos;
+           std::string_view("_./:+-@").find(c) != std::string_view::npos;
   };
   return !word.empty() && std::all_of(word.begin(), word.end(), plain);
 }

@@ -11,7 +11,7 @@ namespace sluice {
 
 std::string quote(std::string_view s);
 std::string unquote(std::string_view text);  // throws Error: no closing quote, or an escape that is none
-bool is_plain(std::string_view word);         // letters, digits and _ . / : + - only, and at least one
-std::string word_of(std::string_view name);   // the name itself where it is plain, else quoted
+bool is_plain(std::string_view word);        // letters, digits and _ . / : + - @ only, and at least one
+std::string word_of(std::string_view name);  // the name itself where it is plain, else quoted
 
 }  // namespace sluice

@@ -166,7 +166,6 @@ TEST(Verify, RefusesMemoryThatIsShared) {
       {{{"line=net.py:3", "line=net.py:3 work=0+64"}},
        "net.py:3: memory: the op h of actor chain: its workspace lies over h, which is alive"},
       {{{"line=net.py:3", "line=net.py:3 work=128+64"}}, "its workspace ends behind the scratch of 128 bytes"},
-      {{{"(%1,%8)->(%2)", "(%8,%8)->(%2)"}}, "none"},
       {{{"op subtract w (%1,%8)->(%2)", "op matmul w (%1,%8)->(%2)"}},
        "w and w.next share bytes in a register of actor update while both are alive"},
       {{{"op subtract w (%1,%8)->(%2)", "op matmul w (%1,%8)->(%1)"}}, "it writes w while it reads it"},
