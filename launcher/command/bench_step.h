@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timing of one training step of fixed models, on one device, by one plan.
+// Thread rule: the main thread only; it pins the process to `threads` cores.
+#pragma once
+#include <string>
+
+namespace sluice {
+
+struct BenchStep {
+  std::string workload = "mlp";
+  int threads = 1;
+  double seconds = 6.0;
+  bool loss = true;  // the loss is fetched each step; false: the plan has no output
+};
+
+struct StepTimes {
+  double median_ms = 0, min_ms = 0, max_ms = 0, first_ms = 0, loss = 0;
+  int steps = 0;
+};
+
+StepTimes bench_step(const BenchStep& bench);
+std::string step_json(const BenchStep& bench, const StepTimes& times);
+
+}  // namespace sluice
