@@ -176,6 +176,7 @@ static void put(Actor::Builder to, const PlanActor& from) {
   auto names = to.initNames(unsigned(from.names.size()));
   for (unsigned i = 0; i < names.size(); ++i) names.set(i, text(from.names[i]));
   to.setPhase(wire::Phase(from.phase));
+  put_numbers<int32_t>(to.initTensors(unsigned(from.tensors.size())), from.tensors);
 }
 static PlanActor get(Actor::Reader from) {
   PlanActor actor{.name = text(from.getName()), .kind = text(from.getKind()), .cls = from.getCls()};
@@ -189,6 +190,7 @@ static PlanActor get(Actor::Reader from) {
   actor.source = from.getSource();
   actor.names = get_all(from.getNames(), [](capnp::Text::Reader name) { return text(name); });
   actor.phase = get(from.getPhase());
+  actor.tensors = get_numbers(from.getTensors());
   return actor;
 }
 

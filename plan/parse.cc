@@ -238,6 +238,7 @@ class Parser {
     actor.source = line.small("source", -1);
     if (auto names = line.field("names"))
       for (auto name : split_list(unwrap(*names, '[', ']'))) actor.names.push_back(parse_word(name));
+    if (auto tensors = line.field("tensors")) actor.tensors = parse_indices(unwrap(*tensors, '[', ']'), '%');
     actors_.add(index, std::move(actor));
   }
 

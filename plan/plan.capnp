@@ -120,6 +120,7 @@ struct Actor {
   source @10 :Int32 = -1;
   names @11 :List(Text);   # of a feed: its inputs; of a sink: its outputs
   phase @12 :Job.Phase;
+  tensors @13 :List(Int32);  # of a feed, source or sink: one a name
 }
 
 # An explained choice of the planner.

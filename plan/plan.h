@@ -82,7 +82,8 @@ struct PlanActor {
   std::vector<PlanOp> ops;         // compute
   std::vector<PlanMove> moves;     // move
   int source = -1;                 // source: index into Plan::sources
-  std::vector<std::string> names;  // feed: input names; sink: output names, one a tensor of its in-ports' order
+  std::vector<std::string> names;  // feed: input names; source: fields; sink: output names
+  std::vector<int> tensors;        // of a feed or source: what it fills; of a sink: what it hands out; one a name
   Phase phase = Phase::forward;
   bool operator==(const PlanActor&) const = default;
 };

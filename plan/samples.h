@@ -103,6 +103,7 @@ inline PlanActor any_actor(Random& random, const Plan& plan) {
   actor.source = below(random, plan.sources.size() + 1) - 1;
   actor.names.resize(random() % 3);
   for (auto& name : actor.names) name = any_name(random);
+  for (size_t i = 0; i < actor.names.size(); ++i) actor.tensors.push_back(int(random() % plan.tensors.size()));
   actor.phase = Phase(random() % 3);
   return actor;
 }

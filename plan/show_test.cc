@@ -34,7 +34,7 @@ TEST(Show, IsAShortTable) {
   shown.replace(hash, 16, "HASH");
   EXPECT_EQ(shown, R"(plan mlp: 2 cpu devices, batch 16 in 2 micro-batches, seed 1, hash HASH
 
-  class  where      axes  stage  actors                       memory  at least
+  class  where      axes  stage  actors                        memory  at least
   main   ranks 0-1  dp=2      0  1 compute, 1 move, 1 source  4.0 KiB   3.9 KiB
 
   chain           class  phase    ops  firings a step

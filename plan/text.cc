@@ -122,10 +122,11 @@ class Printer {
     auto& actor = plan_.actors[a];
     std::string names;
     for (auto& name : actor.names) names += (names.empty() ? "" : ",") + word_of(name);
-    add("  actor a{} {} {} stream={} key={}{}{}{}{}{}{}\n", a, word_of(actor.name), word_of(actor.kind), actor.stream,
+    add("  actor a{} {} {} stream={} key={}{}{}{}{}{}{}{}\n", a, word_of(actor.name), word_of(actor.kind), actor.stream,
         actor.key, with("firings", actor.firings, 1), ports("in", actor.in), ports("out", actor.out),
         actor.phase == Phase::forward ? std::string() : fmt::format(" phase={}", phase_names[size_t(actor.phase)]),
-        with("source", actor.source, -1), names.empty() ? std::string() : " names=[" + names + "]");
+        with("source", actor.source, -1), names.empty() ? std::string() : " names=[" + names + "]",
+        actor.tensors.empty() ? std::string() : " tensors=[" + list(actor.tensors, '%') + "]");
     for (auto& op : actor.ops) this->op(op);
     for (auto& move : actor.moves) add("    move {} %{}->%{}\n", word_of(move.move), move.from, move.to);
   }

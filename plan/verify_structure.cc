@@ -89,6 +89,9 @@ void check_actor(const Plan& plan, const PlanActor& actor) {
       in_range(port.period, 1, firings_max, "as a port's period", "actor", actor.name);
     }
   for (auto& op : actor.ops) check_op(plan, op);
+  for (int t : actor.tensors) index(t, plan.tensors.size(), 0, "tensor", "actor", actor.name);
+  if (!actor.tensors.empty() && actor.tensors.size() != actor.names.size())
+    broken(fmt::format("the actor {} has not one name a tensor", word_of(actor.name)));
   for (auto& move : actor.moves) {
     index(move.from, plan.tensors.size(), 0, "tensor", "actor", actor.name);
     index(move.to, plan.tensors.size(), 0, "tensor", "actor", actor.name);
