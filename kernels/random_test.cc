@@ -112,13 +112,13 @@ TEST(Generators, SeedStepAndKeyChangeTheNumbers) {
   EXPECT_EQ(run("uniform", {})[0].as<float>(), base);
 }
 
-TEST(Dropout, KeepsTheShareAndScales) {
+TEST(Dropout, KeepsAnElementByTheNumberOfItsIndex) {
   Runner run;
   run.attrs = {{"p", 0.3}};
   auto out = run("dropout", {Value::of({100, 1000}, std::vector<float>(100000, 2))})[0].as<float>();
-  int64_t zeros = std::count(out.begin(), out.end(), 0.f);
-  EXPECT_NEAR(double(zeros), 30000, 600);
-  EXPECT_EQ(std::count(out.begin(), out.end(), float(2 * float(1 / 0.7))), 100000 - zeros);
+  RandomKey key{run.seed, name_hash(run.node), run.step};
+  for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], key.uniform(i) < 0.3 ? 0.f : 2 * float(1 / 0.7)) << i;
+  EXPECT_NEAR(double(std::count(out.begin(), out.end(), 0.f)), 30000, 600);
 }
 
 TEST(Dropout, EndsOfTheRange) {

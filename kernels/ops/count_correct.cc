@@ -22,10 +22,9 @@ bool is_right(const T* row, int64_t classes, int64_t label) {
 void cpu(const Call& call) {
   const View& logits = call.in[0];
   int64_t rows = logits.dims[0], classes = logits.dims[1], count = 0;
+  Labels labels(call, "count_correct");
   visit_dtype(logits.dtype, [&]<class T>(Tag<T>) {
-    with_labels(call, "count_correct", [&](auto label_of) {
-      for (int64_t r = 0; r < rows; ++r) count += is_right(logits.as<T>() + r * classes, classes, label_of(r));
-    });
+    for (int64_t r = 0; r < rows; ++r) count += is_right(logits.as<T>() + r * classes, classes, labels.at(r));
   });
   *call.out[0].as<float>() = float(count);
 }

@@ -38,19 +38,20 @@ void run(const Call& call) {
   int64_t rows = logits.dims[0], classes = logits.dims[1], groups = (rows + group - 1) / group;
   T* each = per_row(*call.attrs) ? call.out[0].as<T>() : nullptr;
   std::vector<double> sums(size_t(groups), 0.0);
-  with_labels(call, "cross_entropy", [&](auto label_of) {
-    parallel_for(call.threads, groups, std::max<int64_t>(65536 / (group * std::max<int64_t>(classes, 1)), 1),
-                 [&](int64_t begin, int64_t end) {
-                   vectorized([&] {
-                     for (int64_t r = begin * group; r < std::min(end * group, rows); ++r) {
-                       const T* x = logits.as<T>() + r * classes;
-                       int64_t label = label_of(r);
-                       T most = row_max(x, classes), loss = std::log(row_exp_sum(x, classes, most)) + most - x[label];
-                       if (each) each[r] = loss;
-                       sums[size_t(r / group)] += double(loss);
-                     }
-                   });
-                 });
+  Labels labels(call, "cross_entropy");
+  auto run_group = [&](int64_t g) {
+    for (int64_t r = g * group; r < std::min((g + 1) * group, rows); ++r) {
+      const T* x = logits.as<T>() + r * classes;
+      T most = row_max(x, classes), loss = std::log(row_exp_sum(x, classes, most)) + most - x[labels.at(r)];
+      if (each) each[r] = loss;
+      sums[size_t(g)] += double(loss);
+    }
+  };
+  int64_t grain = std::max<int64_t>(65536 / (group * std::max<int64_t>(classes, 1)), 1);
+  parallel_for(call.threads, groups, grain, [&](int64_t begin, int64_t end) {
+    vectorized([&] {
+      for (int64_t g = begin; g < end; ++g) run_group(g);
+    });
   });
   if (each) return;
   double total = 0;

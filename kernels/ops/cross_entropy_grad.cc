@@ -29,21 +29,21 @@ void run(const Call& call) {
   const T* g = call.in[2].as<T>();
   bool each = per_row(*call.attrs);
   T scale = call.attr<std::string>("reduction") == "mean" && rows > 0 ? T(1 / double(whole_rows(call))) : T(1);
-  with_labels(call, "cross_entropy", [&](auto label_of) {
-    parallel_for(call.threads, rows, std::max<int64_t>(65536 / std::max<int64_t>(classes, 1), 1),
-                 [&](int64_t begin, int64_t end) {
-                   vectorized([&] {
-                     for (int64_t r = begin; r < end; ++r) {
-                       const T* x = logits.as<T>() + r * classes;
-                       T* y = call.out[0].as<T>() + r * classes;
-                       int64_t label = label_of(r);
-                       T by = g[each ? r : 0] * scale, share = by / row_exp(x, classes, row_max(x, classes), y);
+  Labels labels(call, "cross_entropy");
+  auto run_row = [&](int64_t r) {
+    const T* x = logits.as<T>() + r * classes;
+    T* y = call.out[0].as<T>() + r * classes;
+    int64_t label = labels.at(r);
+    T by = g[each ? r : 0] * scale, share = by / row_exp(x, classes, row_max(x, classes), y);
 #pragma omp simd
-                       for (int64_t c = 0; c < classes; ++c) y[c] *= share;
-                       y[label] -= by;
-                     }
-                   });
-                 });
+    for (int64_t c = 0; c < classes; ++c) y[c] *= share;
+    y[label] -= by;
+  };
+  int64_t grain = std::max<int64_t>(65536 / std::max<int64_t>(classes, 1), 1);
+  parallel_for(call.threads, rows, grain, [&](int64_t begin, int64_t end) {
+    vectorized([&] {
+      for (int64_t r = begin; r < end; ++r) run_row(r);
+    });
   });
 }
 

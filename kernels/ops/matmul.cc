@@ -10,11 +10,19 @@
 namespace sluice {
 namespace {
 
+// A right matrix without leading dims is the usual weight: its gradient is one product over all rows of `a`, so that
+// no tensor of a weight for each leading index comes to be.
 void grad(GradArgs& g) {
   Builder& build = g.build;
-  TensorId a_t = build.op("matrix_transpose", {g.in(0)}), b_t = build.op("matrix_transpose", {g.in(1)});
+  size_t a_rank = build.type(g.in(0)).shape.size(), b_rank = build.type(g.in(1)).shape.size();
+  TensorId b_t = build.op("matrix_transpose", {g.in(1)});
   g.result[0] = build.unbroadcast(build.op("matmul", {g.grad[0], b_t}), g.in(0));
-  g.result[1] = build.unbroadcast(build.op("matmul", {a_t, g.grad[0]}), g.in(1));
+  if (b_rank == 2 && a_rank > 2) {
+    g.result[1] = build.op("matmul_over_rows", {g.in(0), g.grad[0]});
+  } else {
+    TensorId a_t = build.op("matrix_transpose", {g.in(0)});
+    g.result[1] = build.unbroadcast(build.op("matmul", {a_t, g.grad[0]}), g.in(1));
+  }
 }
 
 // The leading dims of a product: how far each operand steps for one more in each of them, in matrices.
