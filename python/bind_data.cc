@@ -93,7 +93,7 @@ void bind_data(nb::module_& m) {
   nb::class_<OpenReader>(m, "Reader", "An open data set.")
       .def_prop_ro("rows", [](const OpenReader& o) { return o.reader->rows(); })
       .def_prop_ro("fields", fields_of)
-      .def("read", read_rows);
+      .def("read", read_rows, nb::sig("def read(self, field: int, rows: list[int]) -> typing.Any"));
   m.def("open_reader", open_reader);
   m.def("save_safetensors", save_safetensors);
   m.def("load_safetensors", load_safetensors);

@@ -173,7 +173,7 @@ void bind_exprs(nb::module_& m) {
       .def_prop_ro("inputs", [](const Expr& e) { return e.node().in; })
       .def_prop_ro("is_concrete", [](const Expr& e) { return is_concrete(e); })
       .def("same", [](const Expr& a, const Expr& b) { return &a.node() == &b.node() && a.output() == b.output(); })
-      .def("value", value_of)
+      .def("value", value_of, nb::sig("def value(self) -> typing.Any"))
       .def("clear_value", [](const Expr& e) { e.set_value(nullptr); })
       .def("set_value", [](const Expr& e, const AnyArray& array) {
         e.set_value(std::make_shared<const HostArray>(host_array(array)));

@@ -210,7 +210,7 @@ void bind_sessions(nb::module_& m) {
       .def_prop_ro(
           "plan", [](Running& r) -> const Plan& { return r.session.plan(); }, nb::rv_policy::reference_internal)
       .def("variables", [](Running& r) { return r.session.variables(); })
-      .def("variable", variable)
+      .def("variable", variable, nb::sig("def variable(self, name: str) -> typing.Any"))
       .def("set_variable",
            [](Running& r, const std::string& name, const AnyArray& value) {
              auto array = host_array(value);
@@ -218,7 +218,7 @@ void bind_sessions(nb::module_& m) {
            })
       .def("feed", feed)
       .def("grant", [](Running& r, int64_t steps) { unlocked(r, [&](Session& s) { s.grant(steps); }); })
-      .def("wait", wait)
+      .def("wait", wait, nb::sig("def wait(self, seconds: float) -> typing.Any"))
       .def("drain", [](Running& r) { unlocked(r, [](Session& s) { s.drain(); }); })
       .def("set_step", [](Running& r, int64_t step) { unlocked(r, [&](Session& s) { s.set_step(step); }); })
       .def_prop_ro("steps_done", [](Running& r) { return r.session.steps_done(); })

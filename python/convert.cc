@@ -8,9 +8,9 @@
 namespace sluice {
 namespace {
 
-struct Errors {
-  PyObject* error = nullptr;
-  PyObject* config = nullptr;
+struct Errors {  // set by the package when it is loaded
+  PyObject* error = PyExc_RuntimeError;
+  PyObject* config = PyExc_ValueError;
 };
 
 PyObject* python_type(const Errors& errors, Code code) {
@@ -190,13 +190,13 @@ Attrs attrs_from(const OpDef& op, const nb::dict& values) {
 
 void register_errors(nb::module_& m) {
   auto* errors = new Errors;
-  errors->error = PyErr_NewExceptionWithDoc(
-      "sluice.Error", "The running world failed. `place` is the line that caused it, `next` what to do.",
-      PyExc_RuntimeError, nullptr);
-  errors->config = PyErr_NewExceptionWithDoc(
-      "sluice.ConfigError", "A wrong config. `place` is (file, line), `next` what to do.", PyExc_ValueError, nullptr);
-  m.attr("Error") = nb::borrow(errors->error);
-  m.attr("ConfigError") = nb::borrow(errors->config);
+  m.def(
+      "use_errors",
+      [errors](nb::handle error, nb::handle config) {
+        errors->error = error.inc_ref().ptr();
+        errors->config = config.inc_ref().ptr();
+      },
+      nb::arg("error"), nb::arg("config"), "The exception classes for a failed run and for a wrong config.");
   nb::register_exception_translator(
       [](const std::exception_ptr& p, void* payload) {
         try {

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sluice: one Python model and one TOML file become one physical plan, run by actors."""
 
-from . import _functions, callbacks, data, nn, optim
+from . import _ops, callbacks, data, nn, optim
 from ._checkpoint import load_safetensors, save_safetensors
 from ._context import stepping
 from ._creation import asarray, ones, zeros
+from ._errors import ConfigError, Error
 from ._dtypes import (
     DType,
     bfloat16,
@@ -17,17 +18,16 @@ from ._dtypes import (
     int64,
     uint8,
 )
-from ._dtypes import bool_ as bool
+from ._dtypes import bool_ as bool  # noqa: A001
 from ._grad import grad, value_and_grad
 from ._job import Job
+from ._ops import *
 from ._plan import Plan
 from ._plugins import load_ops
-from ._sluice import ConfigError, Dim, Error
+from ._sluice import Dim
 from ._tensor import Tensor
 
 __version__ = "0.1.0"
-
-globals().update(_functions.plain)
 
 __all__ = [
     "ConfigError",
@@ -60,5 +60,5 @@ __all__ = [
     "uint8",
     "value_and_grad",
     "zeros",
-    *sorted(_functions.plain),
+    *_ops.__all__,
 ]

@@ -50,10 +50,3 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + "}"
     raise TypeError(f"config: {value!r} ({type(value).__name__}) is no TOML value")
-
-
-def config_error(message: str, file: str, advice: str) -> _sluice.ConfigError:
-    """An error in a config, as the config's own reader makes them."""
-    error = _sluice.ConfigError(f"{file}: {message}\n  next: {advice}")
-    error.place, error.next = (file, 0), advice
-    return error

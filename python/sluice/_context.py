@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,7 +55,7 @@ def node_name(op: str) -> str:
 
 def user_place() -> tuple[str, int]:
     """File and line of the first frame outside of this package."""
-    frame = sys._getframe(1)
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_PACKAGE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._context import using
@@ -18,6 +18,8 @@ from .data import Data
 if TYPE_CHECKING:
     from ._entry import Entry
     from ._job import Job
+
+Results = Generator[tuple[int, dict[str, Any]], None, None]
 
 _WINDOW = 8  # steps that are granted before their results have arrived
 
@@ -48,7 +50,7 @@ class Stream:
         self.job, self.session, self.steps, self.start, self.window = job, session, steps, start, window
         self.granted = self.done = 0
 
-    def run(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def run(self) -> Results:
         try:
             while self.done < self.steps:
                 while self.granted < min(self.steps, self.done + self.window):
@@ -94,7 +96,7 @@ def steps_of(data: Data, bound: int) -> int:
     return -(-data.rows // bound)
 
 
-def batches(job: Job, session: Any, entry: Entry, data: Data, bound: int) -> Iterator[tuple[int, dict[str, Any]]]:
+def batches(job: Job, session: Any, entry: Entry, data: Data, bound: int) -> Results:
     """All rows once, in order."""
     session.drain()
     session.set_step(0)

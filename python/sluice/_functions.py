@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _dtypes
+from ._methods import Methods
 from ._tables import Plugins, tables
-from ._tensor import Tensor, apply
+from ._tensor import apply
 
 Function = Callable[..., Any]
 
@@ -29,7 +30,7 @@ def signature_of(op: Any) -> inspect.Signature:
         many = name.endswith("...")
         annotation = "Sequence[TensorLike]" if many else "TensorLike"
         parameters.append(inspect.Parameter(name.removesuffix("..."), kind, annotation=annotation))
-    options = []
+    options: list[inspect.Parameter] = []
     for name, attr_kind, _, required, default in op.attrs:
         if attr_kind == "dtype" and default is not None:
             default = _dtypes.BY_NAME[default]
@@ -110,7 +111,7 @@ def _make() -> tuple[dict[str, Function], dict[str, Function]]:
                 function.__module__ = "sluice"
                 plain[op.name] = function
             if op.method:
-                setattr(Tensor, op.name, function)
+                setattr(Methods, op.name, function)
     return plain, functional
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _config, _sluice
-from ._config import config_error
+from ._errors import Error, config_error
 from ._entry import Entry, Request, source_of, trace
 from ._fit import Fit, Hook, Stream, batches, evaluate_entry
 from ._plan import Plan
@@ -92,6 +92,7 @@ class Job:
         fetch: names of tensors that the callbacks' logs hold too.
         verbose: whether to show progress.
         """
+        self._check_free()
         data = self._data(x, y)
         if self.optimizer is None:
             raise ValueError("fit needs an optimizer: Job(..., optimizer=sl.optim.Adam())")
@@ -104,6 +105,7 @@ class Job:
 
     def step(self, *batch: Any, fetch: Sequence[str] = ()) -> dict[str, Any]:
         """Trains on one batch, given as the arrays of its fields. Returns {"loss": ...} and what is fetched."""
+        self._check_free()
         arrays, fields, rows = self._fields(batch)
         loaded = self._load(None)
         bound = max(rows, self._bound_of("train", fields, fetch, loaded, rows))
@@ -222,7 +224,7 @@ class Job:
     def tensors(self) -> list[str]:
         """The names that `fetch=` takes, beside "NAME.grad"."""
         entry, _ = self._training_entry(None, None)
-        return sorted(entry.built.tensor_names)  # type: ignore[no-any-return]
+        return sorted(entry.built.tensor_names)
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
@@ -234,6 +236,10 @@ class Job:
         if isinstance(x, Data):
             return x
         return ArrayData((x,) if y is None else (x, y), shuffle=True, seed=None)
+
+    def _check_free(self) -> None:
+        if self._fitting:
+            raise RuntimeError("this job is in fit(): another training loop cannot run inside of it")
 
     def _validation(self, data: Any) -> Data:
         return data if isinstance(data, Data) else ArrayData(tuple(data), shuffle=False, seed=None)
@@ -308,7 +314,7 @@ class Job:
         return self._entries[request]
 
     def _seed(self, config: _sluice.Config) -> int:
-        return config.seed if config.seed >= 0 else self.seed  # type: ignore[no-any-return]
+        return config.seed if config.seed >= 0 else self.seed
 
     def _plugins(self, entry: Entry, config: _sluice.Config) -> tuple[str, ...]:
         """The plug-ins of the config; one whose op is used must stand there (without a config it need not)."""
@@ -327,7 +333,7 @@ class Job:
     def _activate(self, entry: Entry) -> Any:
         """The entry's session, started, with the values of now."""
         if self._lost is not None:
-            raise _sluice.Error("this job's values were lost when its session failed; give it values with "
+            raise Error("this job's values were lost when its session failed; give it values with "
                                 "load_state_dict") from self._lost
         if entry.session is None:
             plugins = self._plugins(entry, entry.config)
@@ -340,8 +346,6 @@ class Job:
             self._copy_values(entry.session)
             entry.synced = (id(self._home), self._version)
         if entry.built.training:
-            if self._fitting and entry.session is not self._home:
-                raise RuntimeError("this job is in fit(): another training loop cannot run inside of it")
             self._home = entry.session
             if entry.step != self._step:
                 entry.session.drain()

@@ -15,17 +15,17 @@ class Plan:
     @property
     def text(self) -> str:
         """The whole plan as text."""
-        return self._plan.text  # type: ignore[no-any-return]
+        return self._plan.text
 
     @property
     def json(self) -> str:
         """The summary as JSON."""
-        return self._plan.json  # type: ignore[no-any-return]
+        return self._plan.json
 
     @property
     def hash(self) -> str:
         """Equal for equal plans."""
-        return self._plan.hash  # type: ignore[no-any-return]
+        return self._plan.hash
 
     def show(self) -> None:
         """Prints a table: devices, chains, moves with their bytes, registers and memory."""

@@ -3,28 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _dtypes, _sluice
 from ._context import context, node_name, user_place
+from ._errors import Error
+from ._methods import Methods
 from ._tables import Plugins, evaluator, joined, tables
 
 if TYPE_CHECKING:
     import numpy as np
 
-# Python's operators and the ops behind them.
-BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "pow", "matmul": "matmul",
-    "floordiv": "floor_divide", "mod": "remainder",
-}  # fmt: skip
-COMPARE = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-}  # fmt: skip
-UNARY = {"neg": "negative", "abs": "abs", "invert": "logical_not"}
-
-
-class Tensor:
+class Tensor(Methods):
     """A lazy array with the array API standard's names. Made by `sl.asarray`, by creation functions and by ops.
 
     The shape and the dtype are known at once; the numbers are computed by a plan when they are first asked for:
@@ -81,7 +72,7 @@ class Tensor:
         if value is None:
             evaluate([self])
             value = self._expr.value()
-        return value
+        return value  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         value = self.numpy()
@@ -121,7 +112,72 @@ class Tensor:
         body = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=1000)
         return f"Tensor({body}, dtype={self.dtype.name})"
 
+    # Python's operators are the ops that the array API standard says.
+
     __hash__ = object.__hash__
+
+    def __add__(self, other: Any) -> Tensor:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _binary("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _binary("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _binary("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _binary("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _binary("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _binary("divide", other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return _binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _binary("pow", other, self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return _binary("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _binary("matmul", other, self)
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return _binary("equal", self, other)
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        return _binary("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return _binary("less", self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return _binary("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return _binary("greater", self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return _binary("greater_equal", self, other)
+
+    def __neg__(self) -> Tensor:
+        return apply("negative", (self,), {})[0]
+
+    def __abs__(self) -> Tensor:
+        return apply("abs", (self,), {})[0]
+
+    def __invert__(self) -> Tensor:
+        return apply("logical_not", (self,), {})[0]
 
 
 def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
@@ -221,40 +277,13 @@ def _check_finite(tensor: Tensor) -> None:
     bad = "NaN" if np.isnan(value).any() else "infinity"
     file, line = tensor._expr.place
     name = tensor._expr.name or tensor._expr.op
-    error = _sluice.Error(f"{file}:{line}: {name} made {bad} from finite numbers in step {context.step} (rank 0)")
-    error.place, error.next = (file, line), ""  # type: ignore[attr-defined]
+    error = Error(f"{file}:{line}: {name} made {bad} from finite numbers in step {context.step} (rank 0)")
+    error.place = (file, line)
     raise error
 
 
-def _binary(op: str, reverse: bool) -> Callable[[Tensor, Any], Any]:
-    def method(self: Tensor, other: Any) -> Any:
-        if not _is_operand(other):
-            return NotImplemented
-        return apply(op, (other, self) if reverse else (self, other), {})[0]
-
-    return method
-
-
-def _unary(op: str) -> Callable[[Tensor], Tensor]:
-    return lambda self: apply(op, (self,), {})[0]
-
-
-def _is_operand(value: Any) -> bool:
-    return isinstance(value, Tensor | bool | int | float | list | tuple) or hasattr(value, "__array__")
-
-
-def _add_operators() -> None:
-    known = {op.name for op in tables().ops()}
-    for symbol, op in BINARY.items():
-        if op in known:
-            setattr(Tensor, f"__{symbol}__", _binary(op, reverse=False))
-            setattr(Tensor, f"__r{symbol}__", _binary(op, reverse=True))
-    for symbol, op in COMPARE.items():
-        if op in known:
-            setattr(Tensor, f"__{symbol}__", _binary(op, reverse=False))
-    for symbol, op in UNARY.items():
-        if op in known:
-            setattr(Tensor, f"__{symbol}__", _unary(op))
-
-
-_add_operators()
+def _binary(op: str, left: Any, right: Any) -> Tensor:
+    for operand in (left, right):
+        if not isinstance(operand, Tensor | bool | int | float | list | tuple) and not hasattr(operand, "__array__"):
+            return NotImplemented  # type: ignore[no-any-return]
+    return apply(op, (left, right), {})[0]

@@ -131,14 +131,15 @@ class EarlyStopping(Callback):
 
     def on_train_begin(self, logs: Logs) -> None:
         """Starts over."""
-        self._best, self._wait, self._weights = _Best(*self._args), 0, None
+        self._best, self._wait = _Best(*self._args), 0
+        self._weights: Any = None
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
         """Compares."""
         if self._best.better(logs):
             self._wait = 0
             if self.restore_best_weights:
-                self._weights: Any = self.job.state_dict()
+                self._weights = self.job.state_dict()
             return
         self._wait += 1
         if self._wait >= self.patience:

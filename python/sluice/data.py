@@ -39,7 +39,7 @@ class Data:
     def order(self, begin: int, count: int, seed: int, epoch: int) -> list[int]:
         """The rows at positions [begin, begin + count) of an epoch: the same as a plan's sources read."""
         own = self.seed if self.seed is not None else seed
-        return _sluice.rows_at(begin, count, self.rows, self.shuffle, own, epoch)  # type: ignore[no-any-return]
+        return _sluice.rows_at(begin, count, self.rows, self.shuffle, own, epoch)
 
     def __len__(self) -> int:
         return self.rows

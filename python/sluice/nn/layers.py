@@ -119,4 +119,5 @@ class Sequential(Module):
         return iter(self._modules.values())
 
     def __getitem__(self, index: int) -> Module:
-        return list(self._modules.values())[index]
+        modules: list[Module] = list(self._modules.values())
+        return modules[index]

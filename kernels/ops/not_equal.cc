@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/build.h"
+#include "kernels/tile-inl.h"
+
+namespace sluice::ops {
+namespace {
+
+struct NotEqual {
+  template <class T>
+  bool operator()(T x, T y) const {
+    return x != y;
+  }
+};
+
+constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"},
+                              {"float[4b,5] float[]"},
+                              {"int32[7]<3 int32[7]<3"},
+                              {"int64[4b,1]<3 int64[5]<3"},
+                              {"bool[4b] bool[4b]"}};
+
+}  // namespace
+
+extern constinit const OpDef not_equal{
+    .name = "not_equal",
+    .doc = "Whether `x` and `y` differ, element by element; bool.",
+    .samples = samples,
+    .inputs = "x,y",
+    .rule = {.index = "*,*->*", .promote_mask = 3, .types = types_compare},
+    .cpu = compare_map<NotEqual, 2>,
+    .method = true,
+};
+
+}  // namespace sluice::ops
