@@ -149,7 +149,8 @@ class Compute final : public Body {
     for (size_t d = 0; d < type.shape.size(); ++d) {
       view.dims[d] = box.dims[d].size;
       view.origin[d] = origin[d] + box.dims[d].begin;
-      view.whole[d] = type.shape[d].size;
+      bool batch = type.shape[d].sym == batch_sym;  // the plan's dims hold a micro-batch
+      view.whole[d] = batch ? type.shape[d].granule * world_.plan.batch_bound : type.shape[d].size;
     }
     return view;
   }

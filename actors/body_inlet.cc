@@ -22,17 +22,13 @@ class Inlet : public Body {
  public:
   explicit Inlet(const BodyContext& context) : context_(context), coords_(context.mesh().coords(context.actor.rank)) {
     Actor& actor = context_.actor;
-    for (size_t o = 0; o < actor.out.size(); ++o) {
-      for (int id : actor.out[o]->plan->tensors) {
-        size_t n = targets_.size();
-        auto& names = actor.plan->names;
-        targets_.push_back({&context.plan().tensors[size_t(id)], n < names.size() ? names[n] : "", o});
-        if (targets_.back().tensor->layout != "row")
-          throw Error(Code::value, "'" + targets_.back().tensor->name + "' enters the plan in another layout than row");
-      }
-      staging_.push_back(std::make_unique<Staging>(*context.site.device, size_t(actor.out[o]->plan->bytes),
-                                                   size_t(actor.out[o]->plan->slots)));
+    for (size_t t = 0; t < actor.plan->tensors.size(); ++t) {
+      auto& tensor = context.plan().tensors[size_t(actor.plan->tensors[t])];
+      targets_.push_back({&tensor, actor.plan->names[t], out_of(tensor)});
     }
+    for (auto* reg : actor.out)
+      staging_.push_back(
+          std::make_unique<Staging>(*context.site.device, size_t(reg->plan->bytes), size_t(reg->plan->slots)));
   }
 
   EventPtr before(const Firing&) override {
@@ -63,6 +59,14 @@ class Inlet : public Body {
  protected:
   virtual void fill(const Firing& firing, const Target& target, const Window& window, const Box& box,
                     std::byte* to) = 0;
+  size_t out_of(const PlanTensor& tensor) const {
+    auto& out = context_.actor.out;
+    if (tensor.layout != "row")
+      throw Error(Code::value, "'" + tensor.name + "' enters the plan in another layout than row");
+    for (size_t o = 0; o < out.size(); ++o)
+      if (out[o]->id == tensor.reg) return o;
+    throw Error(Code::value, "'" + tensor.name + "' has no out-port by which it enters the plan");
+  }
   size_t slot(size_t out) const { return context_.actor.out[out]->state.next(); }
 
   // Copies `box` out of a dense array that starts at `origin` of the logical tensor.
@@ -93,24 +97,22 @@ class SourceBody final : public Inlet {
       throw Error(Code::value, "actor '" + context.actor.plan->name + "' names no data source");
     source_ = &plan.sources[size_t(index)];
     reader_ = context.sources[size_t(index)].get();
-    for (size_t t = 0; t < targets_.size(); ++t) fields_.push_back(field_of(targets_[t], int(t)));
+    for (auto& target : targets_) fields_.push_back(field_of(target));
   }
 
  private:
-  // Names of a source actor are its fields' names or numbers; without names, tensor i is field i.
-  int field_of(const Target& target, int position) const {
+  // The names of a source actor are its fields' names or numbers.
+  int field_of(const Target& target) const {
     auto& fields = reader_->fields();
     int field = -1;
-    auto [end, bad] = std::from_chars(target.name.data(), target.name.data() + target.name.size(), field);
-    if (target.name.empty())
-      field = position;
-    else if (bad != std::errc{} || end != target.name.data() + target.name.size()) {
+    auto* last = target.name.data() + target.name.size();
+    auto [end, bad] = std::from_chars(target.name.data(), last, field);
+    if (bad != std::errc{} || end != last) {
       auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == target.name; });
       field = found == fields.end() ? -1 : int(found - fields.begin());
     }
     if (field < 0 || size_t(field) >= fields.size())
-      throw Error(Code::not_found, fmt::format("the data source '{}' has no field '{}'", source_->reader,
-                                               target.name.empty() ? std::to_string(position) : target.name));
+      throw Error(Code::not_found, fmt::format("the data source '{}' has no field '{}'", source_->reader, target.name));
     auto& type = target.tensor->type;
     auto& row = fields[size_t(field)];
     bool fits = type.dtype == row.dtype && type.shape.size() == row.row_dims.size() + 1 &&

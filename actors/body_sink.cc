@@ -9,12 +9,9 @@ namespace {
 class Sink final : public Body {
  public:
   explicit Sink(const BodyContext& context) : context_(context), coords_(context.mesh().coords(context.actor.rank)) {
-    Actor& actor = context_.actor;
-    size_t named = 0;
-    for (size_t i = 0; i < actor.in.size(); ++i) {
-      if (!actor.in[i].plan) continue;
-      for (int id : actor.in[i].plan->tensors) add(context.plan().tensors[size_t(id)], named++, i);
-    }
+    auto& plan = *context.actor.plan;
+    for (size_t t = 0; t < plan.tensors.size(); ++t)
+      add(context.plan().tensors[size_t(plan.tensors[t])], plan.names[t]);
     size_t bytes = 0;
     for (auto& output : outputs_) bytes = std::max(bytes, output.staged + size_t(output.tensor->bytes));
     staging_ = std::make_unique<Staging>(*context.site.device, bytes, 1);
@@ -53,10 +50,12 @@ class Sink final : public Body {
     Box box;
   };
 
-  void add(const PlanTensor& tensor, size_t position, size_t in) {
-    auto& names = context_.actor.plan->names;
-    std::string of = "the output '" + tensor.name + "'";
-    if (position >= names.size()) throw Error(Code::value, of + " has no name");
+  void add(const PlanTensor& tensor, const std::string& name) {
+    std::string of = "the output '" + name + "'";
+    auto& links = context_.actor.in;
+    size_t in = 0;
+    while (in < links.size() && (!links[in].plan || links[in].id != tensor.reg)) ++in;
+    if (in == links.size()) throw Error(Code::value, of + " has no in-port");
     if (tensor.layout != "row") throw Error(Code::value, of + " leaves the plan in another layout than row");
     for (size_t a = 0; a < tensor.sbp.size(); ++a) {
       if (tensor.sbp[a].is_partial()) throw Error(Code::value, of + " leaves the plan as a partial sum");
@@ -64,7 +63,7 @@ class Sink final : public Body {
     }
     size_t staged =
         outputs_.empty() ? 0 : outputs_.back().staged + size_t(outputs_.back().tensor->bytes + 63) / 64 * 64;
-    outputs_.push_back({&tensor, names[position], in, staged});
+    outputs_.push_back({&tensor, name, in, staged});
   }
 
   // The part of the output that this firing brings, by the rate of the in-port.

@@ -57,16 +57,13 @@ struct Floor::Impl {
   }
 
   void add_inputs(const PlanActor& actor) {
-    size_t named = 0;
-    for (auto& port : actor.out) {
-      if (port.reg < 0 || size_t(port.reg) >= plan.registers.size()) continue;  // refused by the lowering
-      for (int id : plan.registers[size_t(port.reg)].tensors) {
-        if (id < 0 || size_t(id) >= plan.tensors.size()) continue;
-        if (named >= actor.names.size())
-          throw Error(Code::value, "the plan's feed '" + actor.name + "' has an input without a name");
-        inputs[actor.names[named++]] = plan.tensors[size_t(id)].type;
+    if (actor.tensors.size() != actor.names.size()) return;  // refused by the lowering
+    for (size_t i = 0; i < actor.tensors.size(); ++i)
+      if (int id = actor.tensors[i]; id >= 0 && size_t(id) < plan.tensors.size()) {
+        auto& type = inputs[actor.names[i]] = plan.tensors[size_t(id)].type;
+        for (auto& dim : type.shape)  // the client feeds whole batches; the plan's dims hold a micro-batch
+          if (dim.sym == batch_sym) dim.size = dim.granule * plan.batch_bound;
       }
-    }
   }
 
   void start() {
@@ -186,7 +183,10 @@ struct Floor::Impl {
     return extent;
   }
 
-  static void check_input(const std::string& name, const LogicalType& type, const HostArray& array, Extents& extent) {
+  // The largest extent of a symbol. The plan's dims hold a micro-batch; the client's arrays a whole batch.
+  int64_t bound(const Dim& dim) const { return dim.sym == batch_sym ? plan.batch_bound : dim.size / dim.granule; }
+
+  void check_input(const std::string& name, const LogicalType& type, const HostArray& array, Extents& extent) const {
     std::string is = "input '" + name + "' is " + text_of(type);
     if (array.dtype != type.dtype) throw Error(Code::type, is + ", not " + std::string(name_of(array.dtype)));
     if (array.dims.size() != type.shape.size())
@@ -198,7 +198,7 @@ struct Floor::Impl {
       auto& known = extent[size_t(dim.sym)];
       bool fits = dim.sym == fixed_sym
                       ? size == dim.size
-                      : size > 0 && size <= dim.size && size % dim.granule == 0 && (!known || known == units);
+                      : size > 0 && units <= bound(dim) && size % dim.granule == 0 && (!known || known == units);
       if (!fits) throw Error(Code::value, is + ", not of shape " + text_of(fixed_shape(array.dims)));
       if (dim.sym != fixed_sym) known = units;
       bytes *= size;

@@ -248,6 +248,22 @@ TEST_P(EveryWay, MicroBatchesAccumulateAndRepeat) {
   }
 }
 
+// The planner's dims hold one micro-batch: memory for four rows serves a batch of ten in three micro-batches.
+TEST_P(EveryWay, DimsMayHoldAMicroBatchOnly) {
+  PlanMaker make(10, 3);
+  int c = make.cls(1);
+  LogicalType part{DType::float32, {{4, batch_sym, 1}, {2}}};
+  int x = make.reg("x", c, part, Sbp::broadcast(), 2), y = make.reg("y", c, part);
+  make.feed("x", c, x).firings = 3;
+  make.op("where", "where_am_i", c, {{x}}, {{y}}).firings = 3;
+  make.sink("y", c, y).firings = 3;
+  auto f = floor(make.plan);
+  f->grant(1);
+  f->feed({{"x", array_of({10, 2}, ramp(20))}});
+  EXPECT_EQ(values_of(next(*f).outputs["y"]), ramp(20));
+  EXPECT_THROW(f->feed({{"x", array_of({11, 2}, ramp(22))}}), Error);
+}
+
 TEST_P(EveryWay, EveryElementKnowsItsPlaceInTheWholeBatch) {
   PlanMaker make(10, 3);
   int c = make.cls(2, 1), client = make.cls(1, 1);
@@ -328,6 +344,7 @@ Plan source_plan(bool shuffle) {
   PlanActor& source = make.actor("rows", "source", c, {}, {{x}, {l}}, 1);
   source.source = 0;
   source.names = {"x", "1"};
+  source.tensors = {make.tensor(x), make.tensor(l)};
   source.firings = 2;
   make.move("home x", client, x, z).firings = 2;
   make.move("home l", client, l, n).firings = 2;

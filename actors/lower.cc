@@ -80,6 +80,8 @@ class Lowering {
     for (auto& op : actor.ops)
       for (auto* tensors : {&op.in, &op.out})
         for (int tensor : *tensors) require_index(tensor, plan_.tensors.size(), "tensor", of);
+    require(actor.tensors.size() == actor.names.size(), of + " has not one name a tensor");
+    for (int tensor : actor.tensors) require_index(tensor, plan_.tensors.size(), "tensor", of);
     for (auto& move : actor.moves)
       for (int tensor : {move.from, move.to}) require_index(tensor, plan_.tensors.size(), "tensor", of);
   }

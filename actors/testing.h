@@ -94,11 +94,13 @@ class PlanMaker {
   PlanActor& feed(const std::string& name, int cls, int reg, int stream = 0) {
     PlanActor& made = actor("feed " + name, "feed", cls, {}, {{reg}}, stream);
     made.names = {name};
+    made.tensors = {tensor(reg)};
     return made;
   }
   PlanActor& sink(const std::string& name, int cls, int reg, int stream = 0) {
     PlanActor& made = actor("sink " + name, "sink", cls, {{reg}}, {}, stream);
     made.names = {name};
+    made.tensors = {tensor(reg)};
     return made;
   }
 };

@@ -98,6 +98,7 @@ void append(PlanState& state, PlanActor& actor, Item& item) {
     actor.moves.push_back({item.move, item.in[0], item.out[0]});
   } else {
     actor.names = item.names;
+    actor.tensors = item.kind == Item::Kind::sink ? item.in : item.out;
   }
   // A chain that holds backward work runs with its priority; an update waits behind both.
   if (item.phase == Phase::backward || actor.phase == Phase::optimizer) actor.phase = item.phase;
