@@ -40,6 +40,7 @@ extern constinit const OpDef count_correct{
     .inputs = "logits,labels",
     .rule = {.types = types, .signatures = signatures},
     .cpu = cpu,
+    .hidden = true,
 };
 
 }  // namespace sluice::ops

@@ -71,10 +71,10 @@ constexpr Sample samples[] = {{"float[4b,5] int64[4b]<5"},
 extern constinit const OpDef cross_entropy{
     .name = "cross_entropy",
     .doc =
-        "The cross-entropy between logits[n,c] and the classes that labels[n] name. The mean is over the whole "
-        "batch.",
+        "The cross-entropy between the logits input[n,c] and the classes that target[n] names. The mean is over the "
+        "whole batch.",
     .samples = samples,
-    .inputs = "logits,labels",
+    .inputs = "input,target",
     .attrs = attrs,
     .rule = {.types = types, .signatures = signatures},
     .grad = grad,

@@ -11,13 +11,13 @@ namespace sluice::ops {
 namespace {
 
 constexpr AttrDef attrs[] = {{AttrDef::shape, "shape", "The shape.", ""},
-                             {AttrDef::real, "value", "The value of all elements.", ""},
+                             {AttrDef::real, "fill_value", "The value of all elements.", ""},
                              {AttrDef::dtype, "dtype", "The dtype.", "dtype:float32"}};
-constexpr Sample samples[] = {{"", "shape=shape[4b,5] value=0.5"}, {"", "shape=shape[3] value=-2 dtype=dtype:int32"}};
+constexpr Sample samples[] = {{"", "shape=shape[4b,5] fill_value=0.5"}, {"", "shape=shape[3] fill_value=-2 dtype=dtype:int32"}};
 
 // A value that the dtype can hold: converting another is undefined.
 void check_value(const RuleArgs& args, DType dtype) {
-  double value = attr<double>(*args.attrs, "value");
+  double value = attr<double>(*args.attrs, "fill_value");
   if (!computes(dtype)) refuse(args, Code::type, fmt::format("does not compute with {}", name_of(dtype)));
   visit_dtype(dtype, [&]<class T>(Tag<T>) {
     if constexpr (std::is_integral_v<T>)
@@ -40,7 +40,7 @@ std::vector<Signature> signatures(const RuleArgs& args) {
 }
 
 void run(const Call& call) {
-  double value = call.attr<double>("value");
+  double value = call.attr<double>("fill_value");
   visit_dtype(call.out[0].dtype,
               [&]<class T>(Tag<T>) { std::fill_n(call.out[0].as<T>(), call.out[0].numel(), T(value)); });
 }
