@@ -166,7 +166,7 @@ def _build(job: Job, request: Request, inputs: list[tuple[str, Tensor]], outputs
     used = {cell for _, cell in _sluice.cells_of([t._expr for _, t in outputs])}
     parameters = dict(job.model.named_parameters())
     if foreign := used - {p._cell for p in parameters.values()}:
-        raise ValueError(f"the model uses parameters that it does not hold: {', '.join(c.name for c in foreign)}; "
+        raise ValueError(f"the model uses parameters that it does not hold: {', '.join(sorted(c.name for c in foreign))}; "
                          f"set them as attributes of a module")
     source = 0 if request.source is not None else -1
     sources = [] if request.source is None else [(request.source[0], dict(request.source[1]), request.source[2])]
@@ -178,8 +178,8 @@ def _build(job: Job, request: Request, inputs: list[tuple[str, Tensor]], outputs
         sources=sources,
         name=job.name,
         loss="loss" if training else "",
-        optimizer=optimizer.op if optimizer is not None else "",
-        optimizer_attrs=optimizer.attrs if optimizer is not None else {},
+        optimizer=optimizer._op if optimizer is not None else "",
+        optimizer_attrs=optimizer._attrs if optimizer is not None else {},
         batch_bound=request.bound,
         seed=seed,
         training=training,

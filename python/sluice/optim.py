@@ -16,19 +16,19 @@ def _at_least(what: str, name: str, value: float, least: float = 0.0, below: flo
 class Optimizer:
     """What the optimizers share: an op of the table and its attributes."""
 
-    op: str = ""
+    _op: str = ""
 
     def __init__(self, **attrs: Any) -> None:
-        self.attrs = attrs
+        self._attrs = attrs
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.attrs.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self._attrs.items())})"
 
 
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum as PyTorch defines it."""
 
-    op = "sgd"
+    _op = "sgd"
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ def _adam(
 class Adam(Optimizer):
     """Adam; `weight_decay` is added to the gradient."""
 
-    op = "adam"
+    _op = "adam"
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Adam(Optimizer):
 class AdamW(Optimizer):
     """Adam with `weight_decay` taken from the parameter itself."""
 
-    op = "adamw"
+    _op = "adamw"
 
     def __init__(
         self,

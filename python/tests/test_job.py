@@ -277,7 +277,7 @@ def test_wrong_jobs_are_told(data, make_job, tmp_path):
             return outside(x)
 
     outside = nn.Linear(6, 3)
-    with pytest.raises(ValueError, match="does not hold: weight"):
+    with pytest.raises(ValueError, match="does not hold: bias, weight"):
         sl.Job(Foreign(), loss=nn.functional.cross_entropy, optimizer=optim.Adam()).step(x, y)
 
 

@@ -188,7 +188,7 @@ def test_one_name_an_op():
             ]
         assert (getattr(sl.Tensor, op.name, None) is not None) == (op.method and bool(homes)), op.name
         if op.states:
-            assert [c for c in optimizers if c.op == op.name], op.name
+            assert [c for c in optimizers if c._op == op.name], op.name
     functions = [f for m in places.values() for f in (getattr(m, n) for n in m.__all__) if inspect.isfunction(f)]
     assert len({id(f) for f in functions}) == len(functions), "one function under two names"
 

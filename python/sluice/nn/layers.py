@@ -15,7 +15,7 @@ from .module import Module, Parameter
 
 def _spread(shape: tuple[int, ...], bound: float, dtype: str) -> Parameter:
     """A parameter drawn evenly from [-bound, bound)."""
-    return Parameter.drawn(shape, lambda name: plain["uniform"](shape, -bound, bound, dtype, key=name), dtype)
+    return Parameter._drawn(shape, lambda name: plain["uniform"](shape, -bound, bound, dtype, key=name), dtype)
 
 
 class Linear(Module):

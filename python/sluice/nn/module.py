@@ -93,7 +93,7 @@ class Parameter(Tensor):
         self._set(value._expr.dtype, value.shape, Cell(value.numpy(), None), requires_grad)
 
     @classmethod
-    def drawn(cls, shape: tuple[int, ...], init: Callable[[str], Tensor], dtype: str = "float32") -> Parameter:
+    def _drawn(cls, shape: tuple[int, ...], init: Callable[[str], Tensor], dtype: str = "float32") -> Parameter:
         """A parameter whose initial value is `init(full name)`, evaluated when it is needed."""
         parameter = cls.__new__(cls)
         parameter._set(dtype, shape, Cell(None, init), True)
