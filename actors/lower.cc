@@ -167,11 +167,6 @@ class Lowering {
   void make_actors() {
     for (auto& plan : plan_.actors) {
       auto& kind = kind_of(tables_.kinds, plan.kind);
-      // An actor that waits for nothing, or only for variables, would run ahead of the client: a gate holds it back.
-      bool free = std::all_of(plan.in.begin(), plan.in.end(), [&](const Port& port) {
-        auto& reg = plan_.registers[size_t(port.reg)];
-        return reg.producer < 0 || reg.initial > 0;
-      });
       for_ranks(plan.cls, [&](int rank) {
         auto actor = std::make_unique<Actor>();
         actor->plan = &plan;
@@ -181,12 +176,6 @@ class Lowering {
         actor->firings = uint32_t(plan.firings);
         actor->stream = streams_[{plan.cls, rank, plan.stream}];
         actor->stream->actors.push_back(actor.get());
-        if (kind.gated || free) {
-          actor->gated = true;
-          actor->in.emplace_back();
-          actor->in_ports.push_back({actor->firings, actor->firings, 0, unbounded_slots});
-          low_->gated.push_back(actor.get());
-        }
         for (auto& port : plan.out) {
           Register* reg = low_->find(port.reg, rank);
           require(reg, "actor '" + plan.name + "' writes a register of another class");
@@ -197,7 +186,6 @@ class Lowering {
         low_->actors.push_back(std::move(actor));
       });
     }
-    world_.steps.takers = int64_t(low_->gated.size());
   }
 
   PlacedType placed(const PlanTensor& tensor) const {
@@ -222,11 +210,22 @@ class Lowering {
   }
 
   void link_inputs(Actor& actor) {
-    size_t links = actor.in.size();
     std::vector<std::pair<Port, int>> ports;
     for (auto& port : actor.plan->in)
       if (plan_.registers[size_t(port.reg)].producer >= 0)
         for (int peer : peers(actor, port.reg)) ports.emplace_back(port, peer);
+    // An actor that waits for nothing on this rank (its share of a P value is zero), or only for variables, would run
+    // ahead of the client: a gate holds it back.
+    bool free = std::all_of(ports.begin(), ports.end(),
+                            [&](auto& port) { return plan_.registers[size_t(port.first.reg)].initial > 0; });
+    if (actor.kind->gated || free) {
+      actor.gated = true;
+      actor.in.emplace_back();
+      actor.in_ports.push_back({actor.firings, actor.firings, 0, unbounded_slots});
+      low_->gated.push_back(&actor);
+      world_.steps.takers = int64_t(low_->gated.size());
+    }
+    size_t links = actor.in.size();
     actor.in.resize(links + ports.size());  // at once: transport callbacks keep pointers to links
     for (auto& [port, peer] : ports) link(actor, uint32_t(links++), port, peer);
   }
@@ -290,7 +289,7 @@ class Lowering {
       if (actor.carrier < 0 || actor.in_ports[i].period < actor.in_ports[size_t(actor.carrier)].period)
         actor.carrier = int(i);
     }
-    require(actor.carrier >= 0 || actor.in.empty(), "actor '" + actor.plan->name + "' has no step to belong to");
+    require(actor.carrier >= 0, "actor '" + actor.plan->name + "' has no step to belong to");
   }
 
   void make_bodies() {

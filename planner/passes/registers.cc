@@ -30,7 +30,6 @@ class Registers {
       plan_.registers[size_t(root.reg)].tensors.push_back(int(t));
     }
     make_ports();
-    make_ticks();
   }
 
  private:
@@ -106,29 +105,6 @@ class Registers {
       for (int t : reg.tensors) to.insert(readers_[size_t(t)].begin(), readers_[size_t(t)].end());
       to.erase(reg.producer);
       for (int a : to) plan_.actors[size_t(a)].in.push_back({int(r), plan_.actors[size_t(a)].firings / tokens});
-    }
-  }
-
-  // An actor that reads nothing but variables would run ahead of the steps that were granted: a tick, a source without
-  // tensors, fires it.
-  bool runs_ahead(const PlanActor& actor) const {
-    return actor.kind != "source" && actor.kind != "feed" &&
-           std::all_of(actor.in.begin(), actor.in.end(),
-                       [&](const Port& port) { return !plan_.registers[size_t(port.reg)].variable.empty(); });
-  }
-
-  void make_ticks() {
-    size_t actors = plan_.actors.size();
-    for (size_t a = 0; a < actors; ++a) {
-      auto& actor = plan_.actors[a];
-      if (!runs_ahead(actor)) continue;
-      PlanRegister reg{.name = "tick." + actor.name, .cls = actor.cls, .slots = 2};
-      reg.producer = int(plan_.actors.size());
-      PlanActor tick{.name = reg.name, .kind = "source", .cls = actor.cls, .stream = 1, .firings = actor.firings};
-      tick.out.push_back({int(plan_.registers.size()), 1});
-      actor.in.push_back({int(plan_.registers.size()), 1});
-      plan_.registers.push_back(std::move(reg));
-      plan_.actors.push_back(std::move(tick));
     }
   }
 
