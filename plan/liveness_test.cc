@@ -34,7 +34,6 @@ int add_register(Plan& plan, std::string name, int producer, int slots, int init
 void read(Plan& plan, int actor, int reg, int period = 1) { plan.actors[size_t(actor)].in.push_back({reg, period}); }
 
 std::string stall_of(const Plan& plan) {
-  verify_rates(plan);
   try {
     verify_liveness(plan);
   } catch (const Error& error) {
@@ -273,18 +272,20 @@ TEST(Liveness, RatesThatDoNotBalanceAreRefusedBefore) {
               HasSubstr("is named as its producer but has no out-port"));
 }
 
-// Verdicts on graphs whose rates do not balance still end, and never crash.
+// Ports that contradict each other are a matter of rates, and never a crash.
 TEST(Liveness, AnyStructureEnds) {
   Random random(12);
+  int played = 0;
   for (int trial = 0; trial < 2'000; ++trial) {
     Plan plan = samples::any_plan(random);
     try {
       verify_liveness(plan);
+      ++played;
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::failed);
-      EXPECT_THAT(error.message(), testing::HasSubstr("stalls: actor "));
+      EXPECT_THAT(error.message(), testing::AnyOf(testing::HasSubstr("rates: "), testing::HasSubstr("stalls: actor ")));
     }
   }
+  EXPECT_GT(played, 10);
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 //   types     every op's operands have a legal signature on every axis; moves keep the logical type; layouts fit
 //   rates     balanced: firings / period agree over every register
 //   liveness  no token-free cycle: the plan is played on tokens alone (it is a marked graph: any order tells the same)
-//             for two steps; on a stall the message holds the wait-for cycle with actors and credits
+//             for two steps, once its rates balance; on a stall the message holds the wait-for cycle with actors and
+//             credits
 //   memory    slots, scratch and workspaces lie inside the arena; live ranges that overlap do not share bytes,
 //             but for aliases that the op allows
 // Thread rule: pure functions.

@@ -55,20 +55,14 @@ class Play {
     return -1;
   }
 
-  // The waits from a stalled actor on, and where the cycle in them begins. Each stalled actor waits for another one
-  // that is stalled, unless the plan's rates do not balance: then the last wait is for one that has done all its
-  // firings.
+  // The cycle of waits that a stalled actor leads to. Rates are balanced, so whoever it waits for has firings left too.
   std::string cycle(int start) const {
     std::vector<int> path;
+    int a = start;
+    for (; std::find(path.begin(), path.end(), a) == path.end(); a = wait_of(a).actor) path.push_back(a);
     std::string text;
-    for (int a = start; a >= 0 && std::find(path.begin(), path.end(), a) == path.end();
-         a = done(a) ? -1 : wait_of(a).actor)
-      path.push_back(a);
-    int last = path.back();
-    int again = done(last) ? -1 : wait_of(last).actor;
-    auto begin = std::find(path.begin(), path.end(), again);
-    for (auto a = begin == path.end() ? path.begin() : begin; a != path.end(); ++a)
-      text += (text.empty() ? "actor " : "; ") + sentence(*a);
+    for (auto at = std::find(path.begin(), path.end(), a); at != path.end(); ++at)
+      text += (text.empty() ? "actor " : "; ") + sentence(*at);
     return text;
   }
 
@@ -116,10 +110,10 @@ class Play {
   }
 
   std::string sentence(int a) const {
-    if (done(a)) return fmt::format("{} has done all its firings", word_of(name(a)));
     Wait wait = wait_of(a);
+    check(wait.actor >= 0, "a stalled actor waits for another one");
     auto& reg = plan_.registers[size_t(wait.reg)];
-    std::string other = wait.actor < 0 ? "nobody" : word_of(name(wait.actor));
+    std::string other = word_of(name(wait.actor));
     if (wait.for_full)
       return fmt::format("{} waits for a full slot of register {} from actor {} ({} of {})", word_of(name(a)),
                          word_of(reg.name), other, published(wait.reg) - taken(a, wait.reg), reg.slots);
@@ -144,7 +138,7 @@ class Play {
 }  // namespace
 
 void verify_liveness(const Plan& plan) {
-  verify_structure(plan);
+  verify_rates(plan);
   Play play(plan);
   int stalled = play.run();
   if (stalled >= 0)
