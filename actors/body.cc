@@ -9,6 +9,8 @@ std::unique_ptr<Body> make_body(const BodyContext& context) {
   if (!context.world.computes) return nullptr;
   if (kind == "compute") return make_compute(context);
   if (kind == "move") return make_move(context);
+  bool inlet = kind == "source" || kind == "feed";
+  if (inlet && context.actor.plan->tensors.empty()) return nullptr;  // it passes on that a step was granted
   if (kind == "source") return make_source(context);
   if (kind == "feed") return make_feed(context);
   return nullptr;  // a kind without data: it passes tokens on
