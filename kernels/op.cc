@@ -69,6 +69,7 @@ const OpDef& OpTable::at(std::string_view name) const {
 Cost cost_of(const OpDef& op, std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs& attrs) {
   if (op.cost) return op.cost(in, out, attrs);
   Cost cost;
+  if (op.view != ViewKind::none) return cost;
   for (auto& type : out) cost.flops += double(numel(type.shape));
   for (auto list : {in, out})
     for (auto& type : list) cost.bytes += double(numel(type.shape)) * double(bytes_of(type.dtype));

@@ -189,7 +189,7 @@ class OpTable {
 };
 std::span<const OpDef* const> builtin_ops();
 
-// Cost by the op's own function, else 1 flop an output element and the bytes of all operands.
+// Cost by the op's own function, else nothing for a view, else 1 flop an output element and the bytes of all operands.
 Cost cost_of(const OpDef& op, std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs& attrs);
 // Attributes completed with defaults and checked against `op.attrs` (order as declared). Throws Error.
 Attrs complete_attrs(const OpDef& op, const Attrs& attrs);

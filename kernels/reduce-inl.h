@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/parallel.h"
 #include "kernels/reduce.h"
+#include "kernels/simd.h"
 
 namespace sluice {
 
@@ -19,26 +21,25 @@ class Reducer {
         in_(call.in[0].as<const T>()),
         out_(call.out[0].as<A>()),
         elements_(call.in[0].numel()),
-        threads_(elements_ >= (1 << 16) ? std::max(call.threads, 1) : 1) {
+        threads_(call.threads) {
     std::fill_n(out_, call.out[0].numel(), F::template identity<A>());
   }
 
   void run() {
     if (elements_ == 0) return;
-    if (threads_ > 1 && !loops_.empty() && !loops_[0].reduced) {
-      int64_t piece = (loops_[0].size + threads_ - 1) / threads_;
-#pragma omp parallel for num_threads(threads_) schedule(static)
-      for (int64_t begin = 0; begin < loops_[0].size; begin += piece)
-        for (int64_t i = begin; i < std::min(begin + piece, loops_[0].size); ++i)
-          reduce(1, in_ + i * loops_[0].in_stride, out_ + i * loops_[0].out_stride);
-      return;
+    constexpr int64_t elements_min = 1 << 15;  // a thread's share
+    if (!loops_.empty() && !loops_[0].reduced) {
+      auto& loop = loops_[0];
+      int64_t grain = std::max<int64_t>(elements_min / (elements_ / loop.size), 1);
+      return parallel_for(threads_, loop.size, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) reduce(1, in_ + i * loop.in_stride, out_ + i * loop.out_stride);
+      });
     }
-    if (threads_ > 1 && loops_.size() == 2) {
-      int64_t columns = loops_[1].size;
-#pragma omp parallel for num_threads(threads_) schedule(static)
-      for (int64_t begin = 0; begin < columns; begin += chunk)
-        chunk_of_columns(in_ + begin, out_ + begin, loops_[0].size, columns, std::min(chunk, columns - begin));
-      return;
+    if (loops_.size() == 2) {
+      int64_t rows = loops_[0].size, columns = loops_[1].size;
+      return parallel_for(
+          threads_, columns, std::max<int64_t>(elements_min / rows, 1),
+          [&](int64_t begin, int64_t end) { columns_of(in_ + begin, out_ + begin, rows, columns, end - begin); }, 64);
     }
     reduce(0, in_, out_);
   }
@@ -52,10 +53,8 @@ class Reducer {
     bool last = level + 1 == loops_.size();
     if (last && loop.reduced) return void(*out = F{}(*out, row(in, loop.size)));
     if (last || (loop.reduced && level + 2 == loops_.size())) {
-      int64_t rows = last ? 1 : loop.size, columns = loops_.back().size;
-      for (int64_t begin = 0; begin < columns; begin += chunk)
-        chunk_of_columns(in + begin, out + begin, rows, columns, std::min(chunk, columns - begin));
-      return;
+      int64_t columns = loops_.back().size;
+      return columns_of(in, out, last ? 1 : loop.size, columns, columns);
     }
     for (int64_t i = 0; i < loop.size; ++i) reduce(level + 1, in + i * loop.in_stride, out + i * loop.out_stride);
   }
@@ -83,18 +82,30 @@ class Reducer {
     return p[0];
   }
 
+  static void columns_of(const T* in, A* out, int64_t rows, int64_t stride, int64_t n) {
+    for (int64_t begin = 0; begin < n; begin += chunk)
+      chunk_of_columns(in + begin, out + begin, rows, stride, std::min(chunk, n - begin));
+  }
+
   static void chunk_of_columns(const T* in, A* out, int64_t rows, int64_t stride, int64_t n) {
     std::array<A, size_t(chunk)> part;
-    A* p = part.data();
-    for (int64_t first = 0; first < rows; first += block_rows) {
-      std::fill_n(p, n, F::template identity<A>());
-      for (int64_t r = first; r < std::min(first + block_rows, rows); ++r) {
-        const T* row = in + r * stride;
+    sum_rows(in, part.data(), rows, stride, n);
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) p[j] = F{}(p[j], A(row[j]));
-      }
+    for (int64_t j = 0; j < n; ++j) out[j] = F{}(out[j], part[size_t(j)]);
+  }
+
+  // Halves the rows as row() halves elements.
+  static void sum_rows(const T* in, A* part, int64_t rows, int64_t stride, int64_t n) {
+    if (rows > block_rows) {
+      int64_t half = std::max<int64_t>(rows / 2 / block_rows * block_rows, block_rows);
+      sum_rows(in, part, half, stride, n);
+      return chunk_of_columns(in + half * stride, part, rows - half, stride, n);
+    }
+    std::fill_n(part, n, F::template identity<A>());
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* row = in + r * stride;
 #pragma omp simd
-      for (int64_t j = 0; j < n; ++j) out[j] = F{}(out[j], p[j]);
+      for (int64_t j = 0; j < n; ++j) part[j] = F{}(part[j], A(row[j]));
     }
   }
 

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/parallel.h"
+
 namespace sluice {
 namespace {
 
-constexpr int64_t tile = 16;  // of a transpose: two of its blocks fit the first cache level
-constexpr int64_t parallel_elements_min = 1 << 16;
+constexpr int64_t tile = 16;                        // of a transpose: two of its blocks fit the first cache level
+constexpr int64_t parallel_elements_min = 1 << 15;  // a thread's share
 
 struct Plane {  // the last two dims of the output
   int64_t rows = 1, columns = 1, row_stride = 0, column_stride = 0;
@@ -40,20 +42,28 @@ void copy_typed(const View& out, const T* in, const std::array<int64_t, rank_max
   if (rank >= 1) plane.columns = out.dims[size_t(rank) - 1], plane.column_stride = stride[size_t(rank) - 1];
   if (rank >= 2) plane.rows = out.dims[size_t(rank) - 2], plane.row_stride = stride[size_t(rank) - 2];
   int64_t area = plane.rows * plane.columns, planes = out.numel() / area;
-  // A single plane is cut by rows, so that threads share it too.
-  int64_t cuts = planes == 1 && threads > 1 ? std::min<int64_t>(threads, (plane.rows + tile - 1) / tile) : 1;
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-  for (int64_t job = 0; job < planes * cuts; ++job) {
-    int64_t rest = job / cuts, offset = 0;
+  auto copy_part = [&](int64_t job, Range rows) {
+    int64_t rest = job, offset = 0;
     for (int d = rank - 3; d >= 0; --d) {
       offset += rest % out.dims[size_t(d)] * stride[size_t(d)];
       rest /= out.dims[size_t(d)];
     }
-    Range rows = piece_of(plane.rows, cuts, job % cuts);
-    Plane part{rows.size, plane.columns, plane.row_stride, plane.column_stride};
-    copy_plane(out.as<T>() + job / cuts * area + rows.begin * plane.columns,
-               in + offset + rows.begin * plane.row_stride, part);
+    copy_plane(out.as<T>() + job * area + rows.begin * plane.columns, in + offset + rows.begin * plane.row_stride,
+               {rows.size, plane.columns, plane.row_stride, plane.column_stride});
+  };
+  if (planes >= threads) {
+    return parallel_for(threads, planes, std::max<int64_t>(parallel_elements_min / area, 1),
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t job = begin; job < end; ++job) copy_part(job, {0, plane.rows});
+                        });
   }
+  for (int64_t job = 0; job < planes; ++job)
+    parallel_for(
+        threads, plane.rows, std::max<int64_t>(parallel_elements_min / plane.columns, 1),
+        [&](int64_t begin, int64_t end) {
+          copy_part(job, {begin, end - begin});
+        },
+        tile);
 }
 
 }  // namespace
@@ -69,9 +79,7 @@ std::array<int64_t, rank_max> row_strides(const View& view) {
 }
 
 void copy_strided(const View& out, const void* in, const std::array<int64_t, rank_max>& stride, int threads) {
-  int64_t n = out.numel();
-  if (n == 0) return;
-  threads = n >= parallel_elements_min ? std::max(threads, 1) : 1;
+  if (out.numel() == 0) return;
   switch (bytes_of(out.dtype)) {
     case 1: return copy_typed(out, static_cast<const uint8_t*>(in), stride, threads);
     case 2: return copy_typed(out, static_cast<const uint16_t*>(in), stride, threads);

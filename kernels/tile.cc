@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "kernels/parallel.h"
+
 namespace sluice {
 namespace {
 
-constexpr int64_t parallel_elements_min = 1 << 16;
+constexpr int64_t parallel_elements_min = 1 << 15;  // a thread's share
 
 // The output's dims, outermost first, with each input's stride in elements. A stride of 0 repeats.
 struct Loops {
@@ -100,19 +102,17 @@ void run_rows(const Call& call, const RowKernel& row) {
   if (total == 0) return;
   Loops loops = loops_of(call);
   int64_t length = loops.rank == 0 ? 1 : loops.size[size_t(loops.rank) - 1], rows = total / length;
-  int threads = total >= parallel_elements_min ? std::max(call.threads, 1) : 1;
-  if (threads == 1) {
-    for (int64_t r = 0; r < rows; ++r) run_part(call, loops, row, r, 0, length);
-    return;
+  if (rows >= call.threads) {
+    int64_t grain = std::max<int64_t>(parallel_elements_min / length, 1);
+    return parallel_for(call.threads, rows, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) run_part(call, loops, row, r, 0, length);
+    });
   }
-  // One long row is cut in pieces of whole cache lines; many rows go to the threads in runs.
-  int64_t piece = rows >= threads ? length : std::max<int64_t>((length / threads + 63) / 64 * 64, 64);
-  int64_t pieces = (length + piece - 1) / piece;
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int64_t job = 0; job < rows * pieces; ++job) {
-    int64_t begin = job % pieces * piece;
-    run_part(call, loops, row, job / pieces, begin, std::min(piece, length - begin));
-  }
+  constexpr int64_t line = 64;  // elements: threads begin on cache lines of their own
+  for (int64_t r = 0; r < rows; ++r)
+    parallel_for(
+        call.threads, length, parallel_elements_min,
+        [&](int64_t begin, int64_t end) { run_part(call, loops, row, r, begin, end - begin); }, line);
 }
 
 std::vector<double> tile_params(const OpDef& op, const Attrs& attrs) {
