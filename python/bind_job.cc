@@ -170,6 +170,7 @@ std::optional<StepResult> wait_watching_signals(Running& running, double seconds
   while (true) {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     auto result = unlocked(running, [](Session& s) { return s.wait_step(50ms); });
+    if (result) ++running.taken;
     if (result || std::chrono::steady_clock::now() >= until) return result;
   }
 }
@@ -188,10 +189,15 @@ nb::object variable(Running& running, const std::string& name) {
   return numpy_array(std::make_shared<const HostArray>(std::move(value)));
 }
 
-void feed(Running& running, const nb::dict& batch) {
+// Lets one step start, on `batch` where the client feeds.
+void start_step(Running& running, const nb::dict& batch) {
   std::map<std::string, HostArray> arrays;
   for (auto [name, value] : batch) arrays[nb::cast<std::string>(name)] = host_array(nb::cast<AnyArray>(value));
-  unlocked(running, [&](Session& s) { s.feed(std::move(arrays)); });
+  unlocked(running, [&](Session& s) {
+    if (!arrays.empty()) s.feed(std::move(arrays));
+    s.grant(1);
+  });
+  ++running.granted;
 }
 
 nb::dict stats(Running& running) {
@@ -216,8 +222,9 @@ void bind_sessions(nb::module_& m) {
              auto array = host_array(value);
              unlocked(r, [&](Session& s) { s.set_variable(name, std::move(array)); });
            })
-      .def("feed", feed)
-      .def("grant", [](Running& r, int64_t steps) { unlocked(r, [&](Session& s) { s.grant(steps); }); })
+      .def("start_step", start_step)
+      .def_ro("granted", &Running::granted)
+      .def_ro("taken", &Running::taken)
       .def("wait", wait, nb::sig("def wait(self, seconds: float) -> typing.Any"))
       .def("drain", [](Running& r) { unlocked(r, [](Session& s) { s.drain(); }); })
       .def("set_step", [](Running& r, int64_t step) { unlocked(r, [&](Session& s) { s.set_step(step); }); })

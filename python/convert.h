@@ -64,6 +64,7 @@ struct Running {
   TableSetPtr tables;
   std::mutex mutex;
   Session session;
+  int64_t granted = 0, taken = 0;  // steps: a signal may strike between any two lines of Python, but not in here
 };
 
 void bind_expr(nb::module_& m);

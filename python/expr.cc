@@ -156,7 +156,10 @@ class Linearizer {
     for (auto& expr : node.in) in.push_back(id_of(expr));
     build_.place = node.place;
     auto ids = build_.ops(node.op_name, std::move(in), node.attrs);
-    if (!node.name.empty()) rename(ids, node.name);
+    auto& made = build_.graph().nodes[size_t(build_.graph().tensor(ids.front()).producer)].name;
+    // A model that is called twice outside of a job gives a name twice: the second node keeps the builder's.
+    if (!node.name.empty() && names_.insert(node.name).second) rename(ids, node.name);
+    names_.insert(made);
     return ids;
   }
 
@@ -176,6 +179,7 @@ class Linearizer {
   GraphResult& result_;
   Builder build_;
   std::unordered_map<const ExprNode*, std::vector<TensorId>> ids_;
+  std::unordered_set<std::string> names_;  // of nodes
 };
 
 }  // namespace

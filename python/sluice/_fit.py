@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import _sluice
 from ._context import using
 from ._entry import checked_loss, mode, run_model
 from ._grad import gradients
@@ -46,16 +47,27 @@ class Stream:
     However the loop ends, the granted steps are waited for, so the session can be used again.
     """
 
-    def __init__(self, job: Job, session: Any, steps: int, start: Callable[[int], None], window: int) -> None:
+    def __init__(
+        self, job: Job, session: _sluice.Session, steps: int, start: Callable[[int], None], window: int
+    ) -> None:
         self.job, self.session, self.steps, self.start, self.window = job, session, steps, start, window
-        self.granted = self.done = 0
+        self.first = session.taken  # the session counts: no signal comes between a step and its count
+
+    @property
+    def granted(self) -> int:
+        """Steps that were started."""
+        return self.session.granted - self.first
+
+    @property
+    def done(self) -> int:
+        """Steps whose results were taken."""
+        return self.session.taken - self.first
 
     def run(self) -> Results:
         try:
             while self.done < self.steps:
                 while self.granted < min(self.steps, self.done + self.window):
                     self.start(self.granted)
-                    self.granted += 1
                 yield self._next()
         finally:
             if self.done < self.steps:
@@ -72,7 +84,6 @@ class Stream:
             except Exception as error:
                 self.job._failed(self.session, error)
                 raise
-        self.done += 1
         _, rows, outputs = result
         return rows, outputs
 
@@ -85,8 +96,9 @@ def feeder(job: Job, session: Any, entry: Entry, data: Data, bound: int, seed: i
         if not data.reader:
             count = min(bound, data.rows - i * bound)
             rows = data.order(i * bound, count, seed, epoch) if shuffle else list(range(i * bound, i * bound + count))
-            session.feed(dict(zip(entry.inputs, data.read(rows), strict=True)))
-        session.grant(1)
+            session.start_step(dict(zip(entry.inputs, data.read(rows), strict=True)))
+        else:
+            session.start_step({})
 
     return start
 

@@ -115,8 +115,7 @@ class Job:
         def start(_: int) -> None:
             for hook in list(self._hooks[0]):
                 hook(self._step)
-            session.feed(dict(zip(entry.inputs, arrays, strict=True)))
-            session.grant(1)
+            session.start_step(dict(zip(entry.inputs, arrays, strict=True)))
 
         stream = Stream(self, session, 1, start, 1)
         try:

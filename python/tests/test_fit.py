@@ -160,7 +160,7 @@ def test_ctrl_c_while_a_step_is_waited_for(data):
 
     old = signal.signal(signal.SIGALRM, ring)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 1.0)  # and again, as users press it
         with pytest.raises(KeyboardInterrupt):
             job.fit(x, y, epochs=100_000, batch=16, verbose=False)
     finally:

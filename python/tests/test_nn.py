@@ -80,6 +80,25 @@ def test_train_and_eval():
     assert (net.train()(x).numpy() != quiet).any()
 
 
+def test_a_module_may_be_used_twice_in_one_expression(data):
+    net = Net(0.5)
+    x, y = (sl.asarray(a) for a in np.ones((2, 4, 6), "float32") * [[[1.0]], [[2.0]]])
+    both = (net(x.astype("float32")) + net(y.astype("float32"))).numpy()
+    np.testing.assert_allclose(both, net(x.astype("float32")).numpy() + net(y.astype("float32")).numpy(), rtol=1e-6)
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return self.net(x) + self.net(x * 2.0)
+
+    job = sl.Job(Twice(), loss=nn.functional.cross_entropy, optimizer=sl.optim.Adam())
+    job.step(*data)
+    assert {"net.fc1.matmul_0", "net.fc1.matmul_1"} <= set(job.tensors())
+
+
 def test_mistakes_are_told():
     class Forgot(nn.Module):
         def __init__(self):

@@ -96,7 +96,7 @@ def blocks():
             yield pytest.param(code, id=f"{file.relative_to(ROOT)}:{i}")
 
 
-@pytest.mark.parametrize("code", blocks())
+@pytest.mark.parametrize("code", list(blocks()))
 def test_code_blocks_of_the_docs_run(code, tmp_path):
     """Each in a folder of its own, with the file that the README shows as parallel.toml."""
     script = tmp_path / "block.py"
