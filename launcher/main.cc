@@ -27,19 +27,24 @@ const CLI::App* innermost(const CLI::App* app) {
   return app;
 }
 
+std::string help_of(const CLI::App& app) {
+  auto* at = innermost(&app);
+  std::string words = at == &app ? "" : at->get_name() + " ";
+  if (at != &app && at->get_parent() != &app) words = at->get_parent()->get_name() + " " + words;
+  return "see: sluice " + words + "--help";
+}
+
 // A word that the parser did not take: the nearest flag or subcommand.
 int refuse_word(const CLI::App& app, const std::string& word) {
   auto* at = innermost(&app);
-  bool top = at == &app;
-  if (top && std::find(std::begin(later), std::end(later), word) != std::end(later))
-    return refuse(fmt::format("'{}' is not supported yet", word), "see: sluice --help");
+  if (at == &app && std::find(std::begin(later), std::end(later), word) != std::end(later))
+    return refuse(fmt::format("'{}' is not supported yet", word), help_of(app));
   std::vector<std::string> names;
   for (auto* option : at->get_options())
     for (auto& name : option->get_lnames()) names.push_back("--" + name);
   for (auto* sub : at->get_subcommands({})) names.push_back(sub->get_name());
   std::string near = nearest(word.substr(0, word.find('=')), names);
-  std::string next = near.empty() ? fmt::format("see: {}sluice{} --help", "", top ? "" : " " + at->get_name())
-                                  : fmt::format("did you mean '{}'?", near);
+  std::string next = near.empty() ? help_of(app) : fmt::format("did you mean '{}'?", near);
   return refuse(fmt::format("{} '{}'", word.starts_with("-") ? "unknown flag" : "unexpected word", word), next);
 }
 
@@ -48,14 +53,14 @@ int refuse_parse(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) && !rest.empty()) return refuse_word(app, rest.front());
   std::string why = error.what();
   std::replace(why.begin(), why.end(), '\n', ' ');
-  return refuse(why, "see: sluice --help");
+  return refuse(why, help_of(app));
 }
 
 int run(int argc, char** argv) {
   CLI::App app{"One model and one file become one plan, and actors run it."};
   app.name("sluice");
   app.set_version_flag("--version", SLUICE_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   Action action;
   add_plan(app, action);
   add_run(app, action);
@@ -67,6 +72,7 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return refuse_parse(app, error);
   }
+  if (!action) return refuse("a subcommand is missing", help_of(app));
   return action();
 }
 

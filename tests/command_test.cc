@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/philox.h"
 #include "checkpoint/safetensors.h"
 #include "graph/job_file.h"
 #include "plan/plan.h"
@@ -64,8 +66,10 @@ TEST_F(Command, RefusesWhatItDoesNotKnow) {
   expect("plan x.job --cofnig a", 64, "sluice: error: unknown flag '--cofnig'\n  next: did you mean '--config'?\n");
   expect("run x.py --zzz", 64, "sluice: error: unknown flag '--zzz'\n  next: see: sluice run --help\n");
   expect("plan x.job --devices many", 64,
-         "sluice: error: Could not convert: --devices = many\n  next: see: sluice --help\n");
-  EXPECT_EQ(sluice_command("").code, 64);
+         "sluice: error: --devices: Value many not in range 1 to 1048576\n  next: see: sluice plan --help\n");
+  expect("", 64, "sluice: error: a subcommand is missing\n  next: see: sluice --help\n");
+  expect("config", 64, "sluice: error: a subcommand is missing\n  next: see: sluice config --help\n");
+  expect("config chek x", 64, "sluice: error: unexpected word 'chek'\n  next: did you mean 'check'?\n");
   EXPECT_EQ(sluice_command("plan x.job --json --text").code, 64);
   EXPECT_EQ(sluice_command("plan x.job --devices 0").code, 64);
   EXPECT_EQ(sluice_command("bench step --seconds -1").code, 64);
@@ -79,6 +83,25 @@ TEST_F(Command, HelpsAndTellsItsVersion) {
     EXPECT_NE(result.text.find("Usage"), std::string::npos) << result.text;
   }
   EXPECT_EQ(sluice_command("--version").text, "0.1.0\n");
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream in(path);
+  return std::string((std::istreambuf_iterator<char>(in)), {});
+}
+
+// All flags, keys and exit codes stand in one text. Who changes it tells the users: the changelog names its hash.
+// To renew it: SLUICE_WRITE_GUIDE=1 build/release/command_test --gtest_filter=*Golden*
+TEST_F(Command, SurfaceIsTheGoldenOne) {
+  std::string surface;
+  for (std::string sub : {"", "run ", "plan ", "config ", "config check ", "config print ", "config schema ", "bench ",
+                          "bench actors ", "bench step "})
+    surface += fmt::format("$ sluice {0}--help\n{1}\n", sub, sluice_command(sub + "--help").text);
+  surface += "$ sluice config schema\n" + sluice_command("config schema").text;
+  if (std::getenv("SLUICE_WRITE_GUIDE")) std::ofstream("tests/command_surface.txt") << surface;
+  EXPECT_EQ(text_of_file("tests/command_surface.txt"), surface);
+  std::string hash = fmt::format("command surface {:08x}", uint32_t(name_hash(surface)));
+  EXPECT_NE(text_of_file("CHANGELOG.md").find(hash), std::string::npos) << "say in CHANGELOG.md what changed: " << hash;
 }
 
 TEST_F(Command, ChecksFiles) {
@@ -137,8 +160,9 @@ Job classifier(const OpTable& ops) {
   job.graph.batch_bound = 64;
   job.graph.sources.push_back({"idx", {{"path", "/usr/share/datasets/fashion-mnist"}, {"split", "test"}}, true});
   Builder build(job.graph, ops);
-  TensorId x = build.input("x", {DType::float32, testing::batched(64, {784})}, 0, 0);
-  TensorId y = build.input("y", {DType::uint8, testing::batched(64, {})}, 0, 1);
+  TensorId x = build.input("x", {DType::float32, testing::batched(64, {28, 28})}, 0, 0);
+  TensorId y = build.input("y", {DType::int64, testing::batched(64, {})}, 0, 1);
+  x = build.op("reshape", {x}, {{"shape", testing::batched(64, {784})}});
   TensorId h = build.op("relu", {testing::linear(build, "fc1", x, 784, 16, DType::float32)});
   job.loss = build.op("cross_entropy", {testing::linear(build, "fc2", h, 16, 10, DType::float32), y});
   job.graph.outputs.push_back({"loss", job.loss});

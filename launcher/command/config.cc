@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "config/config.h"
+
 #include <fmt/format.h>
 
-#include "config/config.h"
 #include "launcher/command/command.h"
 
 namespace sluice {
@@ -15,7 +16,7 @@ struct Arguments {
 void add_file(CLI::App* sub, const std::shared_ptr<Arguments>& args) {
   sub->add_option("file", args->file, "The TOML file")->required();
   sub->add_option("--devices", args->devices, "How many devices there are; else as many as the axes need")
-      ->check(CLI::PositiveNumber);
+      ->check(counts());
 }
 
 int check_file(const Arguments& args) {
@@ -30,7 +31,7 @@ int check_file(const Arguments& args) {
 void add_config(CLI::App& app, Action& action) {
   auto args = std::make_shared<Arguments>();
   auto* config = app.add_subcommand("config", "Check, complete or explain the TOML file");
-  config->require_subcommand(1);
+  config->require_subcommand(0, 1);
   auto* checked = config->add_subcommand("check", "Say whether a file is right");
   add_file(checked, args);
   checked->callback([args, &action] { action = [args] { return check_file(*args); }; });

@@ -34,7 +34,7 @@ void add_plan(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("plan", "Explain what would run, where, and with how much memory");
   sub->add_option("job", args->job, "The job's file, from job.save()")->required();
   sub->add_option("--config", args->config, "The TOML file; without it, one device");
-  sub->add_option("--devices", args->devices, "How many devices there are")->check(CLI::PositiveNumber);
+  sub->add_option("--devices", args->devices, "How many devices there are")->check(counts());
   auto* json = sub->add_flag("--json", args->json, "As JSON");
   sub->add_flag("--text", args->text, "The whole plan, in the form that parses back")->excludes(json);
   sub->callback([args, &action] { action = [args] { return show_plan(*args); }; });

@@ -76,8 +76,7 @@ void add_run(CLI::App& app, Action& action) {
   sub->add_option("--config", args->job.config, "The TOML file; without it, one device");
   sub->add_option("--weights", args->job.weights, "A .job only: the first weights, a safetensors file");
   sub->add_option("--save", args->job.save, "A .job only: where the last weights go, a safetensors file");
-  sub->add_option("--steps", args->job.steps, "A .job only: how many steps; else one epoch")
-      ->check(CLI::PositiveNumber);
+  sub->add_option("--steps", args->job.steps, "A .job only: how many steps; else one epoch")->check(counts());
   sub->callback([args, &action] { action = [args] { return run_target(*args); }; });
 }
 
