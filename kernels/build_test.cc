@@ -110,7 +110,8 @@ TEST_F(BuildTest, AttributesAreCompletedAndChecked) {
   EXPECT_THAT(error_of([&] { build.op("permute_dims", {x}); }).message(), HasSubstr("'axes' is missing"));
   Attrs twice{{"keepdims", true}, {"keepdims", true}};
   EXPECT_THAT(error_of([&] { build.op("sum", {x}, twice); }).message(), HasSubstr("given twice"));
-  EXPECT_EQ(text(build.op("full", {}, {{"shape", std::vector<int64_t>{2, 3}}, {"fill_value", int64_t(1)}})), "float32[2,3]");
+  EXPECT_EQ(text(build.op("full", {}, {{"shape", std::vector<int64_t>{2, 3}}, {"fill_value", int64_t(1)}})),
+            "float32[2,3]");
 }
 
 TEST_F(BuildTest, ReshapeKeepsTheBatchAndClosesOpenDims) {
@@ -147,6 +148,16 @@ TEST_F(BuildTest, TheGradientOfATransposedProductCopiesNothing) {
   auto& product = graph.nodes[size_t(graph.tensor(dw).producer)];
   EXPECT_EQ(product.inputs[1], x);
   EXPECT_EQ(op_of(product.inputs[0]), "matrix_transpose");
+}
+
+TEST_F(BuildTest, TheSameHoldsForAProductOverManyRows) {
+  TensorId x = input("x", "[8b,5,4]"), w = build.variable("w", {DType::float32, fixed_shape({3, 4})}, true);
+  TensorId y = build.op("matmul", {x, build.op("matrix_transpose", {w})});
+  std::vector<TensorId> wrt{w};
+  TensorId dw = append_gradients(build, build.op("sum", {y}), wrt)[0];
+  EXPECT_EQ(text(dw), "float32[3,4]");
+  ASSERT_EQ(op_of(dw), "matmul_over_rows");
+  EXPECT_EQ(graph.nodes[size_t(graph.tensor(dw).producer)].inputs[1], x);
 }
 
 TEST_F(BuildTest, BoundsOfTheBatchAgree) {

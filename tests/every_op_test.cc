@@ -268,8 +268,7 @@ TEST_P(EveryOp, IsDocumented) {
   }
   bool variadic = op.inputs.find("...") != op.inputs.npos;
   auto count = op.inputs.empty() ? 0 : std::count(op.inputs.begin(), op.inputs.end(), ',') + 1;
-  for (auto& sample : op.samples)
-    EXPECT_TRUE(variadic || size_t(count) == test::words(sample.in).size()) << sample.in;
+  for (auto& sample : op.samples) EXPECT_TRUE(variadic || size_t(count) == test::words(sample.in).size()) << sample.in;
   for (auto& state : op.states) EXPECT_FALSE(state.name.empty());
 }
 

@@ -33,6 +33,10 @@ TensorId transposed_gradient(Builder& build, TensorId grad) {
       return build.op("matmul", {right, transposed(build, factors[0])});
     }
   }
+  if (producer >= 0 && build.graph().nodes[size_t(producer)].op == "matmul_over_rows") {
+    auto factors = build.graph().nodes[size_t(producer)].inputs;
+    return build.op("matmul_over_rows", {factors[1], factors[0]});
+  }
   return transposed(build, grad);
 }
 
