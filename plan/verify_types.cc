@@ -66,11 +66,17 @@ class Types {
 
   void names(const std::string& kind) const {
     if (kind != "feed" && kind != "sink") return;
-    size_t tensors = 0;
-    for (auto& port : kind == "feed" ? actor_->out : actor_->in)
-      tensors += plan_.registers[size_t(port.reg)].tensors.size();
-    if (tensors != actor_->names.size())
-      refuse("the kind " + kind, fmt::format("it has {} names for {} tensors", actor_->names.size(), tensors));
+    if (actor_->tensors.size() != actor_->names.size())
+      refuse("the kind " + kind,
+             fmt::format("it has {} names for {} tensors", actor_->names.size(), actor_->tensors.size()));
+    auto& ports = kind == "feed" ? actor_->out : actor_->in;
+    for (int t : actor_->tensors) {
+      int reg = plan_.tensors[size_t(t)].reg;
+      bool constant = kind == "sink" && reg >= 0 && plan_.registers[size_t(reg)].producer < 0;
+      bool held = std::any_of(ports.begin(), ports.end(), [&](const Port& port) { return port.reg == reg; });
+      if (!held && !constant)
+        refuse("the kind " + kind, fmt::format("none of its ports holds {}", word_of(plan_.tensors[size_t(t)].name)));
+    }
   }
 
   bool may_read(int reg) const {
