@@ -36,3 +36,4 @@ if(TARGET sluice_command)
   set_target_properties(sluice_command PROPERTIES INSTALL_RPATH "$ORIGIN/../${site}/sluice")
   install(TARGETS sluice_command RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT wheel)
 endif()
+add_custom_target(sluice_wheel DEPENDS _sluice sluice_stub sluice_op_stubs sluice_command)  # all that is packed

@@ -60,7 +60,7 @@ def install_wheel():
     """Packs the wheel from build/release and installs it, when what goes into it has changed."""
     inputs = [p for p in (ROOT / "python/sluice").rglob("*") if p.is_file() and "__pycache__" not in p.parts]
     inputs += [ROOT / "pyproject.toml", BUILD / "release/sluice", BUILD / "release/libsluice.so"]
-    inputs += [p for p in (BUILD / "release/module").iterdir() if p.is_file()]
+    inputs += [p for part in ("module", "stubs") for p in (BUILD / "release" / part).iterdir() if p.is_file()]
     stamp, wanted = ROOT / ".venv/.wheel", digest(inputs)
     if stamp.exists() and stamp.read_text() == wanted:
         return True
@@ -145,7 +145,7 @@ def main():
         return 64
     os.environ["CLICOLOR_FORCE"] = "0"
     if "--build-only" in sys.argv:
-        return 0 if build("release", ["sluice_command", "_sluice", "sluice_stub"]) and install_wheel() else 1
+        return 0 if build("release", ["sluice_wheel"]) and install_wheel() else 1
     start, total = time.monotonic(), Sum()
     check(total)
     for name in total.skipped:
