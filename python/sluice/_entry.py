@@ -30,6 +30,7 @@ class Request(NamedTuple):
     bound: int  # of the batch
     source: tuple[str, tuple[tuple[str, Any], ...], bool] | None  # reader, its attributes, shuffle
     fetch: tuple[str, ...]
+    flags: tuple[bool, ...]  # of modules and parameters
     config: str
 
 

@@ -15,7 +15,7 @@ from ._fit import Fit, Hook, Stream, batches, evaluate_entry
 from ._plan import Plan
 from ._tables import plugin_paths, tables
 from ._tensor import Tensor, as_tensor
-from .data import ArrayData, Data, Field, field_names
+from .data import ArrayData, Data, Field, arrays_of, field_names
 from .nn.module import IncompatibleKeys, Module, draw, match_state
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Job:
         self.model, self.loss, self.optimizer, self.data = model, loss, optimizer, data
         self.seed, self.name = seed, name or type(model).__name__
         self.stop_training = False
+        self._modules = list(model.modules())
+        self._parameters = list(model.parameters())
         self._cells = {n: p._cell for n, p in model.named_parameters()}
         self._seen = {n: cell.writes for n, cell in self._cells.items()}
         # As another process would: what another job makes of this model later is not ours.
@@ -62,6 +64,7 @@ class Job:
         self._fitting = False
         self._config: Any = None
         self._entries: dict[Request, Entry] = {}
+        self._recent: Any = None  # of step(): what the last batch was like, the bound, the entry
         self._hooks: tuple[list[Hook], list[Hook]] = ([], [])
         self._version = 0  # of the values, as evaluation sees them
         self._said: set[str] = set()
@@ -98,7 +101,7 @@ class Job:
             raise ValueError("fit needs an optimizer: Job(..., optimizer=sl.optim.Adam())")
         loaded = self._load(config)
         bound = self._batch(batch, loaded)
-        entry = self._entry("train", data.fields, bound, source_of(data, data.shuffle), fetch, loaded)
+        entry = self._entry("train", data.fields, bound, source_of(data, data.shuffle), names_of(fetch), loaded)
         validation = None if validation_data is None else self._validation(validation_data)
         fit = Fit(self, entry, data, bound, epochs, callbacks, validation, debug_steps, verbose)
         return fit.run()
@@ -106,10 +109,8 @@ class Job:
     def step(self, *batch: Any, fetch: Sequence[str] = ()) -> dict[str, Any]:
         """Trains on one batch, given as the arrays of its fields. Returns {"loss": ...} and what is fetched."""
         self._check_free()
-        arrays, fields, rows = self._fields(batch)
-        loaded = self._load(None)
-        bound = max(rows, self._bound_of("train", fields, fetch, loaded, rows))
-        entry = self._entry("train", fields, bound, None, fetch, loaded)
+        arrays = arrays_of(batch, "step")
+        entry = self._step_entry(arrays, names_of(fetch))
         session = self._activate(entry)
 
         def start(_: int) -> None:
@@ -243,15 +244,27 @@ class Job:
     def _validation(self, data: Any) -> Data:
         return data if isinstance(data, Data) else ArrayData(tuple(data), shuffle=False, seed=None)
 
-    def _fields(self, batch: tuple[Any, ...]) -> tuple[list[Any], tuple[Field, ...], int]:
-        data = ArrayData(tuple(t.numpy() if isinstance(t, Tensor) else t for t in batch), shuffle=False, seed=None)
-        if data.rows == 0:
+    def _step_entry(self, arrays: list[Any], fetch: tuple[str, ...]) -> Entry:
+        """The entry that takes a batch: the one of the last step where it fits."""
+        rows = len(arrays[0])
+        if rows == 0:
             raise ValueError("step: the batch has no rows")
-        names = field_names(len(batch))
-        if self.data is not None and len(self.data.fields) == len(batch):
+        key = (fetch, self._flags(), *((a.dtype, a.shape[1:]) for a in arrays))
+        if self._recent is not None and self._recent[0] == key and rows <= self._recent[1]:
+            return self._recent[2]
+        names = field_names(len(arrays))
+        if self.data is not None and len(self.data.fields) == len(arrays):
             names = [f.name for f in self.data.fields]
-        fields = tuple(Field(n, f.dtype, f.row_shape) for n, f in zip(names, data.fields, strict=True))
-        return data.arrays, fields, data.rows
+        fields = tuple(Field(n, a.dtype.name, a.shape[1:]) for n, a in zip(names, arrays, strict=True))
+        loaded = self._load(None)
+        bound = self._bound_of("train", fields, fetch, loaded, rows)
+        entry = self._entry("train", fields, bound, None, fetch, loaded)
+        self._recent = (key, bound, entry)
+        return entry
+
+    def _flags(self) -> tuple[bool, ...]:
+        """What of the model a training graph depends on, beside its structure."""
+        return (*(m.training for m in self._modules), *(p.requires_grad for p in self._parameters))
 
     def _load(self, config: Any) -> _sluice.Config:
         given = os.environ.get("SLUICE_CONFIG")  # set by `sluice run --config`
@@ -261,7 +274,7 @@ class Job:
             config = given
         if config is not None:
             loaded = _config.load(config)
-            self._config = loaded.copy()
+            self._config, self._recent = loaded.copy(), None
             return loaded
         return self._config.copy() if self._config is not None else _sluice.default_config()
 
@@ -303,8 +316,8 @@ class Job:
 
     def _entry(self, kind: str, fields: Any, bound: int, source: Any, fetch: Sequence[str], config: Any) -> Entry:
         config.global_batch = bound
-        training = "".join("01"[m.training] for m in self.model.modules()) if kind == "train" else ""
-        request = Request(kind, fields, bound, source, tuple(fetch), f"{training}\n{config.text}")
+        flags = self._flags() if kind == "train" else ()
+        request = Request(kind, fields, bound, source, tuple(fetch), flags, config.text)
         if request not in self._entries:
             entry = trace(self, request, self._seed(config))
             entry.config = config
@@ -393,7 +406,7 @@ class Job:
 
     def _failed(self, session: Any, error: BaseException) -> None:
         """Gives up a session that failed. The values become those of the last snapshot."""
-        self._entries = {r: e for r, e in self._entries.items() if e.session is not session}
+        self._entries, self._recent = {r: e for r, e in self._entries.items() if e.session is not session}, None
         if session is not self._home:
             return
         self._home = None
@@ -404,6 +417,11 @@ class Job:
             else:
                 cell.write(self._values[name])
                 self._seen[name] = cell.writes
+
+
+def names_of(fetch: Sequence[str]) -> tuple[str, ...]:
+    """What to fetch, as a tuple; a lone name is one."""
+    return (fetch,) if isinstance(fetch, str) else tuple(fetch)
 
 
 def metrics_of(outputs: Mapping[str, Any]) -> dict[str, Any]:

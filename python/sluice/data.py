@@ -67,16 +67,8 @@ class ArrayData(Data):
     """Arrays of this process; each batch is fed by the client."""
 
     def __init__(self, arrays: tuple[Any, ...], shuffle: bool, seed: int | None) -> None:
-        import numpy as np
-
-        if not arrays:
-            raise TypeError("arrays() needs at least one array")
-        self.arrays = [np.asarray(a) for a in arrays]
-        lengths = [a.shape[0] if a.ndim else -1 for a in self.arrays]
-        if -1 in lengths or len(set(lengths)) != 1:
-            raise ValueError(f"arrays() needs arrays with one number of rows; these have shapes "
-                             f"{[list(a.shape) for a in self.arrays]}")
-        self.rows, self.shuffle, self.seed, self.attrs = lengths[0], shuffle, seed, {}
+        self.arrays = arrays_of(arrays, "arrays")
+        self.rows, self.shuffle, self.seed, self.attrs = len(self.arrays[0]), shuffle, seed, {}
         self.fields = tuple(
             Field(name, a.dtype.name, a.shape[1:])
             for name, a in zip(field_names(len(arrays)), self.arrays, strict=True)
@@ -85,6 +77,19 @@ class ArrayData(Data):
     def read(self, rows: list[int]) -> list[np.ndarray[Any, Any]]:
         """The given rows of every field."""
         return [a[rows] for a in self.arrays]
+
+
+def arrays_of(values: tuple[Any, ...], what: str) -> list[np.ndarray[Any, Any]]:
+    """NumPy arrays with one number of rows."""
+    import numpy as np
+
+    if not values:
+        raise TypeError(f"{what}() needs at least one array")
+    arrays = [np.asarray(value) for value in values]
+    if any(a.ndim == 0 or len(a) != len(arrays[0]) for a in arrays):
+        shapes = [list(a.shape) for a in arrays]
+        raise ValueError(f"{what}() needs arrays with one number of rows; these have shapes {shapes}")
+    return arrays
 
 
 def field_names(count: int) -> list[str]:

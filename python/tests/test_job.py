@@ -203,6 +203,9 @@ def test_frozen_parameters_stay(data, make_job):
     after = job.state_dict()
     np.testing.assert_array_equal(before["fc1.weight"].numpy(), after["fc1.weight"].numpy())
     assert (before["fc2.weight"].numpy() != after["fc2.weight"].numpy()).any()
+    job.model.fc1.weight.requires_grad = True
+    job.fit(x, y, batch=16, verbose=False)
+    assert (before["fc1.weight"].numpy() != job.state_dict()["fc1.weight"].numpy()).any()
 
 
 def test_fetch_takes_any_tensor(data, make_job):
@@ -218,6 +221,7 @@ def test_fetch_takes_any_tensor(data, make_job):
     np.testing.assert_array_equal(metrics["fc1.weight"].numpy(), state["fc1.weight"].numpy())
     np.testing.assert_allclose(metrics["fc2.weight.grad"].numpy(), grads["fc2.weight"], rtol=1e-3, atol=1e-6)
     np.testing.assert_array_equal(metrics["x"].numpy(), x[:16])
+    assert "relu_0" in job.step(x[:16], y[:16], fetch="relu_0")
     assert {"fc1.matmul_0", "relu_0", "fc1.weight", "x"} <= set(job.tensors())
     with pytest.raises(KeyError, match="did you mean 'fc1.matmul_0'"):
         job.step(x[:16], y[:16], fetch=("fc1.matmul_O",))
