@@ -88,8 +88,8 @@ std::vector<TensorId> append_gradients(Builder& build, TensorId loss, std::span<
                                        TensorId seed_grad) {
   auto& type = build.type(loss);
   if (seed_grad == no_tensor && (!type.shape.empty() || !is_float(type.dtype)))
-    throw Error(Code::value, "a gradient needs a scalar loss of a real dtype; this one is " + text_of(type), build.place,
-                "reduce it with sum or mean");
+    throw Error(Code::value, "a gradient needs a scalar loss of a real dtype; this one is " + text_of(type),
+                build.place, "reduce it with sum or mean");
   auto saved = std::tuple(build.place, build.phase, build.origin);
   Tape tape(build, wrt);
   NodeId last = build.graph().tensor(loss).producer;

@@ -40,13 +40,13 @@ class Session {
   HostArray variable(const std::string& name);                  // drains first
   std::vector<std::string> variables() const;                   // states of optimizers included
 
-  void grant(int64_t steps);                           // lets the sources (or feeds) start that many more steps
-  void feed(std::map<std::string, HostArray> batch);   // queued; dims marked as batch may be smaller than the bound
+  void grant(int64_t steps);                          // lets the sources (or feeds) start that many more steps
+  void feed(std::map<std::string, HostArray> batch);  // queued; dims marked as batch may be smaller than the bound
   // The outputs of the next step, or nothing when the time is over. Throws the failure of the running world.
   std::optional<StepResult> wait_step(std::chrono::milliseconds timeout);
   void drain();
   int64_t steps_done() const;
-  int64_t rows() const;  // of the first data source; 0: none
+  int64_t rows() const;         // of the first data source; 0: none
   void set_step(int64_t step);  // where the step counter (random numbers, order of data) goes on
   RunStats stats() const;
 

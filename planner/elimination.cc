@@ -79,8 +79,7 @@ void Elimination::prune() {
     for (size_t d = 0; d < unary_.size(); ++d) {
       std::vector<bool> dead(choices(int(d)), false);
       for (size_t w = 0; w < dead.size(); ++w)
-        for (size_t b = 0; b < dead.size() && !dead[w]; ++b)
-          dead[w] = b != w && !dead[b] && dominated(int(d), w, b);
+        for (size_t b = 0; b < dead.size() && !dead[w]; ++b) dead[w] = b != w && !dead[b] && dominated(int(d), w, b);
       std::vector<size_t> kept;
       for (size_t c = 0; c < dead.size(); ++c)
         if (!dead[c]) kept.push_back(c);
@@ -128,18 +127,68 @@ struct Odometer {
 
 }  // namespace
 
+// Removes a decision: what it would cost at best, and which choice that is, for each choice of its neighbours.
+Elimination::Step Elimination::eliminate(int decision, const std::vector<int>& scope, std::vector<Factor>& factors,
+                                         Factor& made) const {
+  std::vector<Factor> touching, rest;
+  for (auto& factor : factors)
+    (std::find(factor.scope.begin(), factor.scope.end(), decision) != factor.scope.end() ? touching : rest)
+        .push_back(std::move(factor));
+  factors = std::move(rest);
+  Odometer walk;
+  size_t entries = 1;
+  for (int d : scope) walk.sizes.push_back(choices(d)), entries *= choices(d);
+  walk.at.assign(scope.size(), 0);
+  walk.index.assign(touching.size(), 0);
+  std::vector<size_t> own;  // stride of the decision in each touching table
+  for (auto& factor : touching) {
+    std::vector<size_t> stride(scope.size(), 0);
+    size_t step = 1, mine = 0;
+    for (size_t p = factor.scope.size(); p-- > 0;) {
+      if (factor.scope[p] == decision) mine = step;
+      for (size_t s = 0; s < scope.size(); ++s)
+        if (scope[s] == factor.scope[p]) stride[s] = step;
+      step *= choices(factor.scope[p]);
+    }
+    walk.strides.push_back(stride);
+    own.push_back(mine);
+  }
+  made = {scope, std::vector<double>(entries)};
+  Step result{decision, scope, std::vector<uint16_t>(entries)};
+  size_t e = 0;
+  do {
+    double best = std::numeric_limits<double>::infinity();
+    for (size_t c = 0; c < choices(decision); ++c) {
+      double cost = unary_[size_t(decision)][c];
+      for (size_t t = 0; t < touching.size(); ++t) cost += touching[t].table[walk.index[t] + own[t] * c];
+      if (cost < best) best = cost, result.best[e] = uint16_t(c);
+    }
+    made.table[e++] = best;
+  } while (walk.next());
+  return result;
+}
+
+// Too wide to stay exact: half of the widest neighbour's choices, the dearest, are dropped and all begins again.
+Elimination::Answer Elimination::solve_narrowed(const std::vector<int>& scope, size_t table_max) {
+  int widest = *std::max_element(scope.begin(), scope.end(), [&](int a, int b) { return choices(a) < choices(b); });
+  auto& cost = unary_[size_t(widest)];
+  std::vector<size_t> kept(cost.size());
+  std::iota(kept.begin(), kept.end(), size_t(0));
+  std::stable_sort(kept.begin(), kept.end(), [&](size_t a, size_t b) { return cost[a] < cost[b]; });
+  kept.resize(std::max<size_t>(1, kept.size() / 2));
+  std::sort(kept.begin(), kept.end());
+  keep(widest, kept);
+  Answer answer = solve(table_max);
+  answer.exact = false;
+  return answer;
+}
+
 Elimination::Answer Elimination::solve(size_t table_max) {
-  Answer answer;
   prune();
-  std::vector<Factor> factors;
-  struct Step {
-    int decision;
-    std::vector<int> scope;       // of the neighbours
-    std::vector<uint16_t> best;   // by their choices
-  };
+  Answer answer;
+  std::vector<Factor> factors = pairs_;
   std::vector<Step> steps;
   std::vector<bool> open(unary_.size(), true);
-  factors = pairs_;
   for (size_t count = 0; count < unary_.size(); ++count) {
     int next = -1;
     double least = 0;
@@ -149,60 +198,14 @@ Elimination::Answer Elimination::solve(size_t table_max) {
       if (next < 0 || entries < least) next = int(d), least = entries;
     }
     auto scope = neighbours(next, factors);
-    if (least > double(table_max)) {
-      // Too wide to stay exact: drop the dearest choices of the widest neighbour and begin again.
-      int widest = *std::max_element(scope.begin(), scope.end(), [&](int a, int b) { return choices(a) < choices(b); });
-      std::vector<size_t> kept(choices(widest));
-      std::iota(kept.begin(), kept.end(), size_t(0));
-      std::stable_sort(kept.begin(), kept.end(), [&](size_t a, size_t b) {
-        return unary_[size_t(widest)][a] < unary_[size_t(widest)][b];
-      });
-      kept.resize(std::max<size_t>(1, kept.size() / 2));
-      std::sort(kept.begin(), kept.end());
-      keep(widest, kept);
-      answer = solve(table_max);
-      answer.exact = false;
-      return answer;
-    }
-    std::vector<Factor> touching, rest;
-    for (auto& factor : factors)
-      (std::find(factor.scope.begin(), factor.scope.end(), next) != factor.scope.end() ? touching : rest)
-          .push_back(std::move(factor));
-    Odometer walk;
-    size_t entries = 1;
-    for (int d : scope) walk.sizes.push_back(choices(d)), entries *= choices(d);
-    walk.at.assign(scope.size(), 0);
-    std::vector<size_t> own;  // stride of `next` in each touching table
-    for (auto& factor : touching) {
-      std::vector<size_t> stride(scope.size(), 0);
-      size_t step = 1, mine = 0;
-      for (size_t p = factor.scope.size(); p-- > 0;) {
-        if (factor.scope[p] == next) mine = step;
-        for (size_t s = 0; s < scope.size(); ++s)
-          if (scope[s] == factor.scope[p]) stride[s] = step;
-        step *= choices(factor.scope[p]);
-      }
-      walk.strides.push_back(stride);
-      own.push_back(mine);
-    }
-    walk.index.assign(touching.size(), 0);
-    Factor made{scope, std::vector<double>(entries)};
-    Step step{next, scope, std::vector<uint16_t>(entries)};
-    size_t e = 0;
-    do {
-      double best = std::numeric_limits<double>::infinity();
-      for (size_t c = 0; c < choices(next); ++c) {
-        double cost = unary_[size_t(next)][c];
-        for (size_t t = 0; t < touching.size(); ++t) cost += touching[t].table[walk.index[t] + own[t] * c];
-        if (cost < best) best = cost, step.best[e] = uint16_t(c);
-      }
-      made.table[e++] = best;
-    } while (walk.next());
-    if (scope.empty()) answer.cost += made.table[0];
-    else rest.push_back(std::move(made));
-    factors = std::move(rest);
+    if (least > double(table_max)) return solve_narrowed(scope, table_max);
+    Factor made;
+    steps.push_back(eliminate(next, scope, factors, made));
+    if (scope.empty())
+      answer.cost += made.table[0];
+    else
+      factors.push_back(std::move(made));
     open[size_t(next)] = false;
-    steps.push_back(std::move(step));
   }
   answer.choice.assign(unary_.size(), 0);
   std::vector<size_t> chosen(unary_.size(), 0);

@@ -29,9 +29,16 @@ class Elimination {
 
  private:
   struct Factor {
-    std::vector<int> scope;      // ascending
-    std::vector<double> table;   // row-major over the scope's choices
+    std::vector<int> scope;     // ascending
+    std::vector<double> table;  // row-major over the scope's choices
   };
+  struct Step {
+    int decision = 0;
+    std::vector<int> scope;      // of its neighbours when it was eliminated
+    std::vector<uint16_t> best;  // by their choices
+  };
+  Step eliminate(int decision, const std::vector<int>& scope, std::vector<Factor>& factors, Factor& made) const;
+  Answer solve_narrowed(const std::vector<int>& scope, size_t table_max);
   size_t choices(int d) const { return unary_[size_t(d)].size(); }
   void prune();
   bool dominated(int d, size_t worse, size_t better) const;

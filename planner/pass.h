@@ -37,10 +37,10 @@ struct VariableInfo {
 // What becomes an op of a chain or an actor of its own.
 struct Item {
   enum class Kind : uint8_t { op, hop, source, feed, sink } kind = Kind::op;
-  NodeId node = -1;                 // op
-  std::string name, move;           // hop: the MoveDef's name
-  std::vector<int> in, out;         // plan tensors
-  std::vector<std::string> names;   // source: fields; feed, sink: names, one a tensor
+  NodeId node = -1;                // op
+  std::string name, move;          // hop: the MoveDef's name
+  std::vector<int> in, out;        // plan tensors
+  std::vector<std::string> names;  // source: fields; feed, sink: names, one a tensor
   int cls = 0, stream = 0;
   int source = -1;
   bool micro = false;
@@ -55,12 +55,12 @@ struct PlanState {
   const PlanTables& tables;
   int micro_batches = 1;
   int stages = 1;
-  int client = 0;                        // the class of feeds and sinks
-  std::vector<NodeInfo> nodes;           // by NodeId
-  std::vector<VariableInfo> variables;   // by index into graph.variables
-  std::vector<TensorId> gradients;       // by index into graph.variables; no_tensor: none
-  std::vector<Item> items;               // in topological order, from the pass `moves` on
-  std::vector<int> root;                 // plan tensor -> the tensor whose memory it views (itself mostly)
+  int client = 0;                                  // the class of feeds and sinks
+  std::vector<NodeInfo> nodes;                     // by NodeId
+  std::vector<VariableInfo> variables;             // by index into graph.variables
+  std::vector<TensorId> gradients;                 // by index into graph.variables; no_tensor: none
+  std::vector<Item> items;                         // in topological order, from the pass `moves` on
+  std::vector<int> root;                           // plan tensor -> the tensor whose memory it views (itself mostly)
   std::vector<int> variable_value, variable_next;  // by variable: its plan tensors; next -1: a constant
   Plan plan;
 

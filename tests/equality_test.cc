@@ -24,13 +24,17 @@ struct Trained {
 };
 
 // Every few steps the batch is smaller, as the last of an epoch is.
-int64_t rows_of(const MlpOptions& options, int64_t step) { return step % 5 == 4 ? options.batch / 2 - 1 : options.batch; }
+int64_t rows_of(const MlpOptions& options, int64_t step) {
+  return step % 5 == 4 ? options.batch / 2 - 1 : options.batch;
+}
 
 Trained train(const MlpOptions& options, const std::string& config, int64_t steps) {
   Session session(testing::mlp(tables().ops, options), parse_config(config, "test.toml"), tables());
   uint64_t seed = 1;
   for (auto& variable : session.job().graph.variables)
-    session.set_variable(variable.name, testing::random_array(options.dtype, sizes_of(session.job().graph.type(variable.value).shape), seed++, 0.4));
+    session.set_variable(
+        variable.name,
+        testing::random_array(options.dtype, sizes_of(session.job().graph.type(variable.value).shape), seed++, 0.4));
   Trained result;
   for (int64_t step = 0; step < steps; ++step) session.feed(testing::mlp_batch(options, step, rows_of(options, step)));
   session.grant(steps);
@@ -54,7 +58,8 @@ double norm(const std::vector<double>& x) {
 
 void expect_equal(const Trained& got, const Trained& want, double loss_tolerance, double weight_tolerance) {
   ASSERT_EQ(got.losses.size(), want.losses.size());
-  for (size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(got.losses[i], want.losses[i], loss_tolerance) << "step " << i;
+  for (size_t i = 0; i < want.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], want.losses[i], loss_tolerance) << "step " << i;
   for (auto& [name, values] : want.weights) {
     ASSERT_TRUE(got.weights.count(name)) << name;
     std::vector<double> difference = got.weights.at(name);
@@ -72,8 +77,9 @@ std::vector<Placement> placements() {
   auto mesh = [](std::string axes, int micro) {
     return "[mesh]\naxes = { " + axes + " }\n[train]\nmicro_batch = " + std::to_string(micro) + "\n";
   };
-  std::string servers = "[mesh]\naxes = { dp = 2 }\n[mesh.servers]\npool = \"ps\"\naxes = { shard = 2 }\n"
-                        "[[rule]]\nmatch = '.*'\nmesh = \"servers\"\n";
+  std::string servers =
+      "[mesh]\naxes = { dp = 2 }\n[mesh.servers]\npool = \"ps\"\naxes = { shard = 2 }\n"
+      "[[rule]]\nmatch = '.*'\nmesh = \"servers\"\n";
   return {{"one_device", ""},
           {"accumulate", mesh("dp = 1", 7)},
           {"dp4", mesh("dp = 4", 26)},
@@ -154,7 +160,9 @@ TEST(Equality, TheSingleRunLearns) {
   Session session(testing::mlp(tables().ops, fixed), default_config(), tables());
   uint64_t seed = 1;
   for (auto& variable : session.job().graph.variables)
-    session.set_variable(variable.name, testing::random_array(fixed.dtype, sizes_of(session.job().graph.type(variable.value).shape), seed++, 0.4));
+    session.set_variable(
+        variable.name,
+        testing::random_array(fixed.dtype, sizes_of(session.job().graph.type(variable.value).shape), seed++, 0.4));
   std::vector<double> losses;
   for (int i = 0; i < 100; ++i) {
     session.feed(testing::mlp_batch(fixed, 0, fixed.batch));
@@ -170,12 +178,16 @@ class Staleness : public ::testing::TestWithParam<int> {};
 TEST_P(Staleness, Trains) {
   auto options = options_of(DType::float64);
   options.dropout = 0;
-  std::string config = "[mesh]\naxes = { dp = 2 }\n[mesh.servers]\npool = \"ps\"\naxes = { shard = 2 }\n"
-                       "[[rule]]\nmatch = '.*'\nmesh = \"servers\"\nstaleness = " + std::to_string(GetParam()) + "\n";
+  std::string config =
+      "[mesh]\naxes = { dp = 2 }\n[mesh.servers]\npool = \"ps\"\naxes = { shard = 2 }\n"
+      "[[rule]]\nmatch = '.*'\nmesh = \"servers\"\nstaleness = " +
+      std::to_string(GetParam()) + "\n";
   Session session(testing::mlp(tables().ops, options), parse_config(config, "test.toml"), tables());
   uint64_t seed = 1;
   for (auto& variable : session.job().graph.variables)
-    session.set_variable(variable.name, testing::random_array(options.dtype, sizes_of(session.job().graph.type(variable.value).shape), seed++, 0.4));
+    session.set_variable(
+        variable.name,
+        testing::random_array(options.dtype, sizes_of(session.job().graph.type(variable.value).shape), seed++, 0.4));
   constexpr int steps = 120;
   std::vector<double> losses;
   for (int i = 0; i < steps; ++i) session.feed(testing::mlp_batch(options, 0, options.batch));

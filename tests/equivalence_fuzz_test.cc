@@ -78,7 +78,8 @@ class ModelMaker {
     auto [x, width] = random_.chance(70) ? live_.back() : random_.of(live_);
     TensorId made = x;
     switch (random_.pick(9)) {
-      case 0: case 1: {
+      case 0:
+      case 1: {
         int64_t out = 2 + random_.pick(10);
         made = layer(x, width, out);
         width = out;
@@ -96,11 +97,15 @@ class ModelMaker {
         break;
       }
       case 7: {  // a tied square weight, used twice
-        TensorId w = build_.variable(fmt::format("tied{}", layers_++), {DType::float64, fixed_shape({width, width})}, true);
-        made = build_.op("matmul", {build_.op("tanh", {build_.op("matmul", {x, w})}), build_.op("matrix_transpose", {w})});
+        TensorId w =
+            build_.variable(fmt::format("tied{}", layers_++), {DType::float64, fixed_shape({width, width})}, true);
+        made =
+            build_.op("matmul", {build_.op("tanh", {build_.op("matmul", {x, w})}), build_.op("matrix_transpose", {w})});
         break;
       }
-      case 8: made = build_.op("multiply", {x, build_.op("exp", {build_.op("negative", {build_.op("square", {x})})})}); break;
+      case 8:
+        made = build_.op("multiply", {x, build_.op("exp", {build_.op("negative", {build_.op("square", {x})})})});
+        break;
     }
     live_.push_back({made, width});
   }
@@ -113,8 +118,19 @@ class ModelMaker {
 };
 
 std::string random_config(Random& random, const Model& model) {
-  std::vector<std::string> meshes{"dp = 2", "dp = 3", "tp = 2", "tp = 3", "dp = 2, tp = 2", "tp = 2, dp = 2", "dp = 4", "dp = 2, tp = 3",
-                                  "pp = 2", "pp = 2, dp = 2", "pp = 2, tp = 2", "pp = 3", "pp = 2, dp = 2, tp = 2"};
+  std::vector<std::string> meshes{"dp = 2",
+                                  "dp = 3",
+                                  "tp = 2",
+                                  "tp = 3",
+                                  "dp = 2, tp = 2",
+                                  "tp = 2, dp = 2",
+                                  "dp = 4",
+                                  "dp = 2, tp = 3",
+                                  "pp = 2",
+                                  "pp = 2, dp = 2",
+                                  "pp = 2, tp = 2",
+                                  "pp = 3",
+                                  "pp = 2, dp = 2, tp = 2"};
   std::string config = "[mesh]\naxes = { " + random.of(meshes) + " }\n[train]\n";
   config += fmt::format("micro_batch = {}\n", 1 + random.pick(model.batch));
   if (random.chance(30)) config += "clip_norm = 0.1\n";
@@ -139,14 +155,16 @@ Trained train(const Model& model, const std::string& config) {
   Session session(model.job, parse_config(config, "fuzz.toml"), tables());
   uint64_t seed = 1;
   for (auto& variable : model.job.graph.variables)
-    session.set_variable(variable.name,
-                         testing::random_array(DType::float64, sizes_of(model.job.graph.type(variable.value).shape), seed++, 0.5));
+    session.set_variable(
+        variable.name,
+        testing::random_array(DType::float64, sizes_of(model.job.graph.type(variable.value).shape), seed++, 0.5));
   Trained result;
   for (int64_t step = 0; step < 3; ++step) {
     int64_t rows = step == 1 ? 1 + model.batch / 3 : model.batch;
     std::mt19937_64 labels{uint64_t(step)};
-    session.feed({{"x", testing::random_array(DType::float64, {rows, model.features}, uint64_t(step) + 50, 1.0)},
-                  {"y", testing::array_of(DType::int64, {rows}, [&](int64_t) { return labels() % uint64_t(model.classes); })}});
+    session.feed(
+        {{"x", testing::random_array(DType::float64, {rows, model.features}, uint64_t(step) + 50, 1.0)},
+         {"y", testing::array_of(DType::int64, {rows}, [&](int64_t) { return labels() % uint64_t(model.classes); })}});
     session.grant(1);
     auto done = session.wait_step(std::chrono::seconds(60));
     if (!done) throw Error(Code::failed, "a step took longer than a minute");
@@ -184,7 +202,8 @@ TEST(EquivalenceFuzz, EveryPlanOfARandomModelEqualsOneDevice) {
     auto clip = config.find("clip_norm") != config.npos ? "[train]\nclip_norm = 0.1\n" : "";
     Trained one = train(model, clip);
     ASSERT_EQ(many.outputs.size(), one.outputs.size());
-    for (size_t i = 0; i < one.outputs.size(); ++i) ASSERT_TRUE(near(many.outputs[i], one.outputs[i])) << "output " << i;
+    for (size_t i = 0; i < one.outputs.size(); ++i)
+      ASSERT_TRUE(near(many.outputs[i], one.outputs[i])) << "output " << i;
     for (auto& [name, values] : one.weights) ASSERT_TRUE(near(many.weights.at(name), values)) << name;
   }
   EXPECT_LT(refused, cases / 4);

@@ -53,7 +53,8 @@ TEST_P(OneForwardOneBackward, KeepsAtMostStagesLessStageAlive) {
     bool stash = producer.kind == "compute" && producer.phase == Phase::forward &&
                  std::any_of(plan.actors.begin(), plan.actors.end(), [&](const PlanActor& a) {
                    return a.phase == Phase::backward && a.kind == "compute" &&
-                          std::any_of(a.in.begin(), a.in.end(), [&](const Port& p) { return &plan.registers[size_t(p.reg)] == &reg; });
+                          std::any_of(a.in.begin(), a.in.end(),
+                                      [&](const Port& p) { return &plan.registers[size_t(p.reg)] == &reg; });
                  });
     if (stash) alive[size_t(stage)] = std::max(alive[size_t(stage)], stats.alive_max.at(reg.name));
   }
@@ -70,9 +71,11 @@ TEST(Jobs, TwoInOneProcessBehaveAsAlone) {
   MlpOptions a, b;
   b.batch = 18;
   b.optimizer = "sgd";
-  std::string config_a = "[mesh]\naxes = { dp = 2, tp = 2 }\n", config_b = "[mesh]\naxes = { pp = 2 }\n[train]\nmicro_batch = 5\n";
+  std::string config_a = "[mesh]\naxes = { dp = 2, tp = 2 }\n",
+              config_b = "[mesh]\naxes = { pp = 2 }\n[train]\nmicro_batch = 5\n";
   auto make = [&](const MlpOptions& options, const std::string& config) {
-    auto session = std::make_unique<Session>(testing::mlp(tables().ops, options), parse_config(config, "t.toml"), tables());
+    auto session =
+        std::make_unique<Session>(testing::mlp(tables().ops, options), parse_config(config, "t.toml"), tables());
     fill(*session, options);
     return session;
   };
@@ -92,7 +95,8 @@ TEST(Jobs, TwoInOneProcessBehaveAsAlone) {
     second->feed(testing::mlp_batch(b, i, b.batch));
     first->grant(1);
     second->grant(1);
-    of_second.push_back(testing::values_of(second->wait_step(std::chrono::seconds(60)).value().outputs.at("loss")).at(0));
+    of_second.push_back(
+        testing::values_of(second->wait_step(std::chrono::seconds(60)).value().outputs.at("loss")).at(0));
     of_first.push_back(testing::values_of(first->wait_step(std::chrono::seconds(60)).value().outputs.at("loss")).at(0));
   }
   together = of_first;
@@ -102,9 +106,11 @@ TEST(Jobs, TwoInOneProcessBehaveAsAlone) {
 
 TEST(Plans, EqualInputGivesByteEqualPlans) {
   MlpOptions options;
-  for (std::string config : {"", "[mesh]\naxes = { dp = 2, tp = 2 }\n", "[mesh]\naxes = { pp = 2, dp = 2 }\n[train]\nmicro_batch = 6\n"}) {
+  for (std::string config :
+       {"", "[mesh]\naxes = { dp = 2, tp = 2 }\n", "[mesh]\naxes = { pp = 2, dp = 2 }\n[train]\nmicro_batch = 6\n"}) {
     auto plan = [&] {
-      return make_plan(testing::mlp(tables().ops, options), parse_config(config, "t.toml"), {tables().ops, tables().moves});
+      return make_plan(testing::mlp(tables().ops, options), parse_config(config, "t.toml"),
+                       {tables().ops, tables().moves});
     };
     Plan first = plan();
     EXPECT_EQ(encode(first), encode(plan()));
@@ -118,7 +124,8 @@ TEST(Plans, DoNotGrowWithReplicas) {
   MlpOptions options;
   options.batch = 512;
   auto plan = [&](int dp) {
-    return make_plan(testing::mlp(tables().ops, options), parse_config(fmt::format("[mesh]\naxes = {{ dp = {} }}\n", dp), "t.toml"),
+    return make_plan(testing::mlp(tables().ops, options),
+                     parse_config(fmt::format("[mesh]\naxes = {{ dp = {} }}\n", dp), "t.toml"),
                      {tables().ops, tables().moves});
   };
   EXPECT_EQ(plan(16).actors.size(), plan(256).actors.size());

@@ -83,8 +83,10 @@ PlanActor make_actor(const PlanState& state, const Item& item) {
 
 std::string actor_name(const PlanState& state, const PlanActor& actor, const Item& first, size_t items, int number) {
   std::string base;
-  if (items == 1) base = first.name;
-  else base = fmt::format("{}_{}", actor.kind == "compute" ? phase_names[size_t(actor.phase)] : actor.kind, number);
+  if (items == 1)
+    base = first.name;
+  else
+    base = fmt::format("{}_{}", actor.kind == "compute" ? phase_names[size_t(actor.phase)] : actor.kind, number);
   auto at = fmt::format("@{}", state.plan.classes[size_t(actor.cls)].name);
   return base.find('@') == base.npos ? base + at : base;
 }
@@ -92,8 +94,8 @@ std::string actor_name(const PlanState& state, const PlanActor& actor, const Ite
 void append(PlanState& state, PlanActor& actor, Item& item) {
   if (item.kind == Item::Kind::op) {
     auto& node = state.graph().nodes[size_t(item.node)];
-    actor.ops.push_back({.op = node.op, .name = node.name, .attrs = node.attrs, .in = item.in, .out = item.out,
-                         .place = node.place});
+    actor.ops.push_back(
+        {.op = node.op, .name = node.name, .attrs = node.attrs, .in = item.in, .out = item.out, .place = node.place});
   } else if (item.kind == Item::Kind::hop) {
     actor.moves.push_back({item.move, item.in[0], item.out[0]});
   } else {
@@ -123,7 +125,8 @@ static void run(PlanState& state) {
     append(state, state.plan.actors[size_t(at->second)], state.items[i]);
   }
   for (size_t a = 0; a < state.plan.actors.size(); ++a)
-    state.plan.actors[a].name = actor_name(state, state.plan.actors[a], state.items[size_t(first[a])], size_t(count[a]), int(a));
+    state.plan.actors[a].name =
+        actor_name(state, state.plan.actors[a], state.items[size_t(first[a])], size_t(count[a]), int(a));
 }
 
 extern constinit const PassDef chains{

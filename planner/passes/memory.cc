@@ -84,7 +84,8 @@ class Scratch {
       std::vector<LogicalType> local;
       for (int t : ids) {
         auto& tensor = plan_.tensors[size_t(t)];
-        local.push_back({tensor.type.dtype, fixed_shape(local_bound(tensor.type.shape, tensor.sbp, state_.mesh(tensor.cls)))});
+        local.push_back(
+            {tensor.type.dtype, fixed_shape(local_bound(tensor.type.shape, tensor.sbp, state_.mesh(tensor.cls)))});
       }
       return local;
     };
@@ -133,8 +134,9 @@ static void run(PlanState& state) {
 
 extern constinit const PassDef memory{
     .name = "memory",
-    .doc = "Gives every register its place in its class's arena and every tensor inside a chain an offset in the "
-           "scratch of its stream, in place where an op allows it.",
+    .doc =
+        "Gives every register its place in its class's arena and every tensor inside a chain an offset in the "
+        "scratch of its stream, in place where an op allows it.",
     .run = run,
 };
 

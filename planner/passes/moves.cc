@@ -71,7 +71,8 @@ class Mover {
     auto& shape = graph_.type(input.tensor).shape;
     if (kind == Item::Kind::source)
       for (size_t a = 0; a < sbp.size(); ++a)
-        if (state_.mesh(home).axes[a].name == "dp" && !shape.empty() && shape[0].sym != fixed_sym) sbp[a] = Sbp::split(0);
+        if (state_.mesh(home).axes[a].name == "dp" && !shape.empty() && shape[0].sym != fixed_sym)
+          sbp[a] = Sbp::split(0);
     if (auto at = at_.find({input.tensor, home, sbp}); at != at_.end()) return at->second;
     bool per_micro = micro(input.tensor);
     auto item = std::find_if(state_.items.begin(), state_.items.end(), [&](const Item& each) {
@@ -87,8 +88,9 @@ class Mover {
       item = state_.items.end() - 1;
     }
     size_t index = size_t(item - state_.items.begin());
-    int id = add_tensor(input.tensor, home, sbp, kind == Item::Kind::source ? name_at(input.tensor, home, sbp)
-                                                                             : graph_.tensor(input.tensor).name);
+    int id =
+        add_tensor(input.tensor, home, sbp,
+                   kind == Item::Kind::source ? name_at(input.tensor, home, sbp) : graph_.tensor(input.tensor).name);
     state_.items[index].out.push_back(id);
     state_.items[index].names.push_back(kind == Item::Kind::source ? std::to_string(input.field) : input.name);
     return id;

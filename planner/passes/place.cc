@@ -11,8 +11,8 @@ namespace sluice::passes {
 namespace {
 
 // Bytes decide; work is weighed so that doing everything everywhere is not free. One byte sent stands for as many flops
-// and bytes of memory as a core does while a 1.5 GB/s link carries it (90 GFLOP/s, 20 GB/s), and a message for the bytes
-// that such a link carries in 5 us.
+// and bytes of memory as a core does while a 1.5 GB/s link carries it (90 GFLOP/s, 20 GB/s), and a message for the
+// bytes that such a link carries in 5 us.
 constexpr double flops_per_byte = 64, memory_per_byte = 16;
 constexpr double bytes_per_message = 8192;
 
@@ -140,7 +140,9 @@ class Placer {
         if (has_batch(out[o]) && !splits_batch(out[o], s.out[o])) return false;
       return true;
     };
-    auto any = [](auto& types) { return std::any_of(types.begin(), types.end(), [](auto& t) { return has_batch(t); }); };
+    auto any = [](auto& types) {
+      return std::any_of(types.begin(), types.end(), [](auto& t) { return has_batch(t); });
+    };
     if (!any(in) && !any(out)) return all;
     std::vector<Signature> kept;
     for (auto& s : all)
@@ -156,8 +158,7 @@ class Placer {
     types_of(node, in, out);
     auto signatures = signatures_of(op, in, node.attrs);
     std::vector<std::vector<Signature>> axes;
-    for (auto& axis : mesh.axes)
-      axes.push_back(axis.name == "dp" ? batch_split(signatures, in, out) : signatures);
+    for (auto& axis : mesh.axes) axes.push_back(axis.name == "dp" ? batch_split(signatures, in, out) : signatures);
     std::vector<NodePlacement> choices;
     std::vector<double> cost;
     for (auto& nd : product(axes)) {
@@ -174,8 +175,8 @@ class Placer {
   }
 
   // The work of the largest shard, in bytes that a link would carry in that time.
-  double work(const OpDef& op, const Node& node, const std::vector<LogicalType>& in, const std::vector<LogicalType>& out,
-              const NodePlacement& place, const Mesh& mesh) const {
+  double work(const OpDef& op, const Node& node, const std::vector<LogicalType>& in,
+              const std::vector<LogicalType>& out, const NodePlacement& place, const Mesh& mesh) const {
     auto local = [&](const std::vector<LogicalType>& types, const std::vector<NdSbp>& sbp) {
       std::vector<LogicalType> shard;
       for (size_t i = 0; i < types.size(); ++i)
@@ -259,10 +260,11 @@ class Placer {
       if (tensor.producer < 0) continue;
       auto& from = node_choices_[size_t(tensor.producer)];
       auto& to = variable_choices_[v];
-      pair(node_decision_[size_t(tensor.producer)], from.size(), variable_decision_[v], to.size(), [&](size_t f, size_t c) {
-        return move_cost(tensor.type, state_.nodes[size_t(tensor.producer)].cls, from[f].out[size_t(tensor.output)],
-                         state_.variables[v].cls, to[c]);
-      });
+      pair(node_decision_[size_t(tensor.producer)], from.size(), variable_decision_[v], to.size(),
+           [&](size_t f, size_t c) {
+             return move_cost(tensor.type, state_.nodes[size_t(tensor.producer)].cls,
+                              from[f].out[size_t(tensor.output)], state_.variables[v].cls, to[c]);
+           });
     }
   }
 
@@ -294,8 +296,9 @@ static void run(PlanState& state) { Placer(state).run(); }
 
 extern constinit const PassDef place{
     .name = "place",
-    .doc = "Chooses the SBP of every operand and variable: pins first, then the least bytes moved plus work, exactly. "
-           "On an axis named dp the batch is split and variables are whole; on servers variables are split.",
+    .doc =
+        "Chooses the SBP of every operand and variable: pins first, then the least bytes moved plus work, exactly. "
+        "On an axis named dp the batch is split and variables are whole; on servers variables are split.",
     .run = run,
 };
 

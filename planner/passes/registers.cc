@@ -79,8 +79,9 @@ class Registers {
     bool outside = item.kind == Item::Kind::source || item.kind == Item::Kind::feed;
     if (state_.micro_batches == 1 || !item.micro || accumulates) return outside ? 2 : 1;
     auto& producer = plan_.actors[size_t(item.actor)];
-    bool stashed = producer.phase == Phase::forward &&
-                   std::any_of(to.begin(), to.end(), [&](int a) { return plan_.actors[size_t(a)].phase == Phase::backward; });
+    bool stashed = producer.phase == Phase::forward && std::any_of(to.begin(), to.end(), [&](int a) {
+                     return plan_.actors[size_t(a)].phase == Phase::backward;
+                   });
     int alive = state_.stages - (item.cls < state_.stages ? plan_.classes[size_t(item.cls)].stage : 0);
     if (state_.config.schedule.value == "gpipe") alive = state_.micro_batches;
     alive = std::min(alive, state_.micro_batches);
@@ -121,8 +122,9 @@ static void run(PlanState& state) { Registers(state).run(); }
 
 extern constinit const PassDef registers{
     .name = "registers",
-    .doc = "Puts what passes between actors into registers and gives each its slots: S - s for what stage s keeps for "
-           "backward (1F1B), 1 + staleness for variables, 2 for what comes from outside, else 1.",
+    .doc =
+        "Puts what passes between actors into registers and gives each its slots: S - s for what stage s keeps for "
+        "backward (1F1B), 1 + staleness for variables, 2 for what comes from outside, else 1.",
     .run = run,
 };
 

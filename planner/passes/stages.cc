@@ -78,9 +78,9 @@ VariablePins apply_rules(PlanState& state) {
       std::vector<std::string> names;
       for (auto& variable : variables) names.push_back(variable.name);
       std::string near = nearest(rule.match, names);
-      throw Error(Code::usage, fmt::format("match = '{}' matches no variable", rule.match), rule.place,
-                  near.empty() ? fmt::format("the first variable is '{}'", names[0])
-                               : fmt::format("did you mean '{}'?", near));
+      throw Error(
+          Code::usage, fmt::format("match = '{}' matches no variable", rule.match), rule.place,
+          near.empty() ? fmt::format("the first variable is '{}'", names[0]) : fmt::format("did you mean '{}'?", near));
     }
   }
   return pins;
@@ -129,7 +129,8 @@ void follow_users(PlanState& state, const std::vector<NodeId>& forward) {
   for (auto& input : graph.inputs) data[size_t(input.tensor)] = true;
   for (auto& node : graph.nodes)
     for (TensorId out : node.outputs)
-      data[size_t(out)] = std::any_of(node.inputs.begin(), node.inputs.end(), [&](TensorId t) { return data[size_t(t)]; });
+      data[size_t(out)] =
+          std::any_of(node.inputs.begin(), node.inputs.end(), [&](TensorId t) { return data[size_t(t)]; });
   for (size_t i = forward.size(); i-- > 0;) {
     auto& node = graph.nodes[size_t(forward[i])];
     if (data[size_t(node.outputs[0])]) continue;
@@ -157,8 +158,9 @@ void cut_stages(PlanState& state, const VariablePins& pins) {
   }
   auto stage = state.stages == 1 ? std::vector<int>(forward.size(), 0) : cut(cost, pinned, state.stages);
   if (stage.size() != forward.size())
-    throw Error(Code::usage, fmt::format("pp = {} stages cannot be cut from {} forward ops under the stages pinned by rules",
-                                         state.stages, forward.size()),
+    throw Error(Code::usage,
+                fmt::format("pp = {} stages cannot be cut from {} forward ops under the stages pinned by rules",
+                            state.stages, forward.size()),
                 state.config.mesh.place, "use fewer stages, or pin variables in the order of the model");
   for (size_t i = 0; i < forward.size(); ++i) state.nodes[size_t(forward[i])].cls = stage[i];
   follow_users(state, forward);
@@ -171,8 +173,8 @@ void place_variables(PlanState& state) {
     auto& info = state.variables[v];
     if (info.cls >= 0 || !graph.variables[v].of.empty()) continue;
     for (size_t n = 0; n < graph.nodes.size() && info.cls < 0; ++n)
-      if (graph.nodes[n].phase == Phase::forward && std::count(graph.nodes[n].inputs.begin(), graph.nodes[n].inputs.end(),
-                                                               graph.variables[v].value))
+      if (graph.nodes[n].phase == Phase::forward &&
+          std::count(graph.nodes[n].inputs.begin(), graph.nodes[n].inputs.end(), graph.variables[v].value))
         info.cls = state.nodes[n].cls;
     if (info.cls < 0) info.cls = 0;
   }
@@ -220,8 +222,9 @@ static void run(PlanState& state) {
 
 extern constinit const PassDef stages{
     .name = "stages",
-    .doc = "Gives every node and variable its mesh: pipeline stages of balanced cost, servers by rule, backward nodes "
-           "with their forward node, updates with their variable.",
+    .doc =
+        "Gives every node and variable its mesh: pipeline stages of balanced cost, servers by rule, backward nodes "
+        "with their forward node, updates with their variable.",
     .run = run,
 };
 
