@@ -66,6 +66,20 @@ class Chain {
     return found == life_of_.end() ? nullptr : &lives_[size_t(found->second)];
   }
 
+  // What was there before the chain began is one storage, under whatever names (a variable, and a view of it that
+  // another actor made) the chain reads it.
+  void begin_before(int t) {
+    auto& tensor = at(t);
+    for (size_t i = 0; i < lives_.size(); ++i) {
+      auto& life = lives_[i];
+      if (life.space != tensor.reg || life.offset != tensor.offset || life.first != from_before) continue;
+      life.last = std::max(life.last, now_);
+      life_of_[t] = int(i);
+      return;
+    }
+    begin(t, from_before, now_, false);
+  }
+
   void read(const PlanOp& op, int t) {
     if (!changes(t)) return;
     if (auto* life = this->life(t)) {
@@ -76,7 +90,7 @@ class Chain {
     if (reg < 0)
       refuse(op, fmt::format("it reads {} from the scratch, where no earlier op of its chain put it", name(t)));
     // The slot that was published last: the acquired one's memory only where there is no other.
-    if (plan_.registers[size_t(reg)].slots == 1) begin(t, from_before, now_, false);
+    if (plan_.registers[size_t(reg)].slots == 1) begin_before(t);
   }
 
   void write(const PlanOp& op, int t) {
