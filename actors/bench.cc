@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using testing_plans::PlanMaker;
 
-constexpr int chain_length = 1000;
+constexpr int few = 16, many = 1000;  // actors in a row
 constexpr int rounds = 5;
 constexpr std::chrono::microseconds op_time{5};
 
@@ -64,8 +64,8 @@ class Bench {
   Floor floor_;
 };
 
-// chain_length actors in a row, each joined to the next by `width` registers; actor i on stream i % streams.
-Plan chain(const char* op, int streams, int width, int slots) {
+// Actors in a row, each joined to the next by `width` registers; actor i is on stream i % streams.
+Plan chain(int length, const char* op, int streams, int width, int slots) {
   PlanMaker make;
   int c = make.cls(1, streams);
   auto registers = [&](int i) {
@@ -75,17 +75,17 @@ Plan chain(const char* op, int streams, int width, int slots) {
     return ports;
   };
   std::vector<Port> in;
-  for (int i = 0; i < chain_length; ++i) {
+  for (int i = 0; i < length; ++i) {
     auto out = registers(i);
     make.op(fmt::format("a{}", i), op, c, in, out, i % streams);
     in = std::move(out);
   }
-  make.actor("end", "compute", c, in, {}, chain_length % streams);
+  make.actor("end", "compute", c, in, {}, length % streams);
   return make.plan;
 }
 
 double idle_percent() {
-  Bench bench(chain("nothing", 2, 1, 1), "null", {});
+  Bench bench(chain(few, "nothing", 2, 1, 1), "null", {});
   bench.step(10);
   auto cpu = [] {
     timespec time{};
@@ -109,12 +109,12 @@ FloorOptions workers(int count, bool spin) {
 
 ActorFigures bench_actors() {
   ActorFigures figures;
-  double ns = 1e9 / chain_length;
-  figures.hop_ns = ns * Bench(chain("nothing", 1, 1, 2), "null", workers(1, false)).step(200);
-  figures.hop_spin_ns = ns * Bench(chain("nothing", 2, 1, 2), "null", workers(2, true)).step(5, true);
-  figures.fire_ns = ns * Bench(chain("nothing", 1, 2, 2), "cpu", workers(1, false)).step(200);
-  double whole = chain_length * std::chrono::duration<double>(op_time).count();
-  figures.chain_overhead = Bench(chain("five_microseconds", 1, 1, 1), "cpu", workers(1, false)).step(10) / whole;
+  double ns = 1e9 / (few + 1);
+  figures.hop_ns = ns * Bench(chain(few, "nothing", 1, 1, 2), "null", workers(1, false)).step(10'000);
+  figures.hop_spin_ns = 1e9 / many * Bench(chain(many, "nothing", 2, 1, 2), "null", workers(2, true)).step(5, true);
+  figures.fire_ns = ns * Bench(chain(few, "nothing", 1, 2, 2), "cpu", workers(1, false)).step(10'000);
+  double whole = many * std::chrono::duration<double>(op_time).count();
+  figures.chain_overhead = Bench(chain(many, "five_microseconds", 1, 1, 1), "cpu", workers(1, false)).step(10) / whole;
   figures.idle_cpu_percent = idle_percent();
   return figures;
 }

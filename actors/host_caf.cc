@@ -206,12 +206,19 @@ class CafHost final : public Host {
   }
 
   void wake(Stream& stream) override { static_cast<StreamJob*>(stream.hosted)->schedule(); }
-  void report_failure() override { caf::anon_send(supervisor_, failed_atom::value); }
+  // A device's thread may still fail while we stop.
+  void report_failure() override {
+    std::lock_guard lock(mutex_);
+    if (supervisor_) caf::anon_send(supervisor_, failed_atom::value);
+  }
 
   void stop() override {
     if (!system_) return;
-    caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);
-    supervisor_ = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);
+      supervisor_ = nullptr;
+    }
     system_.reset();  // stops and joins the workers
     jobs_.clear();
   }
@@ -232,7 +239,8 @@ class CafHost final : public Host {
   HostConfig config_;
   std::unique_ptr<caf::actor_system> system_;
   Coordinator* coordinator_ = nullptr;
-  caf::actor supervisor_;
+  std::mutex mutex_;
+  caf::actor supervisor_;  // guarded by mutex_
   std::vector<caf::intrusive_ptr<StreamJob>> jobs_;
   std::vector<size_t> homes_;  // per stream: its worker
 };

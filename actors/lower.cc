@@ -140,6 +140,7 @@ class Lowering {
       for_ranks(plan.cls, [&](int rank) {
         auto reg = std::make_unique<Register>();
         reg->plan = &plan;
+        reg->bytes = plan.bytes;
         reg->id = int(r);
         reg->rank = rank;
         reg->memory = low_->sites[size_t(rank)]->arenas[plan.cls] + plan.offset;

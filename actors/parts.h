@@ -38,6 +38,7 @@ struct Tap {
 struct Register {
   const PlanRegister* plan = nullptr;
   int id = 0, rank = 0;
+  int64_t bytes = 0;            // of a slot
   std::byte* memory = nullptr;  // of slot 0, a device address
   RegisterState state{1, 0, 0};
   std::vector<SlotHeader> headers;  // per slot
@@ -48,7 +49,7 @@ struct Register {
   std::vector<EventPtr> drained;  // per slot and reader: when the reader is done with it (asynchronous devices)
   std::atomic<uint32_t> full_max{0};
 
-  std::byte* slot(uint32_t i) const { return memory + int64_t(i) * plan->bytes; }
+  std::byte* slot(uint32_t i) const { return memory + int64_t(i) * bytes; }
 };
 
 // The consumer's end of an in-port.

@@ -7,17 +7,20 @@ namespace sluice {
 
 Poller::Poller() : thread_([this] { work(); }) {}
 
-Poller::~Poller() {
+Poller::~Poller() { stop(); }
+
+void Poller::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Poller::watch(EventPtr event, std::function<void()> action) {
   std::lock_guard lock(mutex_);
+  if (stopping_) return;
   fresh_.push_back({std::move(event), std::move(action)});
   changed_.notify_all();
 }

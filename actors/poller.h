@@ -16,7 +16,8 @@ namespace sluice {
 class Poller {
  public:
   Poller();
-  ~Poller();  // drops what is still watched
+  ~Poller();
+  void stop();  // joins; what is still watched, or will be, is dropped. Before streams and transport go
   void watch(EventPtr event, std::function<void()> action);
 
  private:

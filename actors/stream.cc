@@ -235,7 +235,7 @@ void Stream::publish(Actor& actor, uint32_t out) {
   header.micro_batch = int32_t(period == 1 ? actor.now.micro : actor.now.micro / period);
   header.micro_batches = int32_t(period == 1 ? actor.firings : actor.firings / period);
   ++header.sequence;
-  header.bytes_valid = reg.plan->bytes;
+  header.bytes_valid = reg.bytes;
   header.extent = actor.now.extent;
   if (world_.async) reg.filled[slot] = recorded_;
   reg.full_max.store(reg.state.full_max(), std::memory_order_relaxed);
@@ -248,7 +248,7 @@ void Stream::publish(Actor& actor, uint32_t out) {
 
 void Stream::deliver(const Tap& tap, Register& reg, uint32_t slot) {
   if (tap.remote)
-    return world_.transport->send(tap.wire, slot, reg.headers[slot], reg.slot(slot), size_t(reg.plan->bytes),
+    return world_.transport->send(tap.wire, slot, reg.headers[slot], reg.slot(slot), size_t(reg.bytes),
                                   world_.async ? reg.filled[slot] : nullptr);
   Actor& actor = *tap.actor;
   if (actor.stream != this) return actor.stream->post({Message::input, tap.port, 1, &actor});

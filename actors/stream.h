@@ -49,20 +49,21 @@ class Stream {
   void* hosted = nullptr;  // the host's own
 
  private:
+  // The path of a firing is inline within stream.cc.
   bool caught_up() const;  // its actors fired all that the client opened the gates for
   void drain_inbox();
   void handle(const Message& message);
-  void fire(Actor& actor);
+  inline void fire(Actor& actor);
   void begin_step(Firing& now);
-  bool ready_to_run(Actor& actor);
-  void run(Actor& actor);
-  bool complete(Actor& actor);
-  void finish(Actor& actor);
-  void acquire(Actor& actor, uint32_t out);
-  void give_back(Actor& actor, uint32_t in);
-  void publish(Actor& actor, uint32_t out);
-  void deliver(const Tap& tap, Register& reg, uint32_t slot);
-  void credit(Actor& producer, uint32_t out, uint32_t slot);
+  inline bool ready_to_run(Actor& actor);
+  inline void run(Actor& actor);
+  inline bool complete(Actor& actor);
+  inline void finish(Actor& actor);
+  inline void acquire(Actor& actor, uint32_t out);
+  inline void give_back(Actor& actor, uint32_t in);
+  inline void publish(Actor& actor, uint32_t out);
+  inline void deliver(const Tap& tap, Register& reg, uint32_t slot);
+  inline void credit(Actor& producer, uint32_t out, uint32_t slot);
   void wait_for_inputs(Actor& actor);
   void wait_on_host(Actor& actor, EventPtr event, Actor::Phase phase);
   void fail(Actor& actor);
