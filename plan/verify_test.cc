@@ -42,7 +42,7 @@ class 0 main mesh=main(dp=2)@0 arena=448 least=448
     move all_reduce %7->%8
   actor a3 update compute in=[r3] out=[r1] phase=optimizer
     op subtract w (%1,%8)->(%2)
-  actor a4 show sink stream=1 in=[r3] names=[g]
+  actor a4 show sink stream=1 in=[r3] names=[g] tensors=[%8]
 )";
 
 const OpTable& ops() {
@@ -114,7 +114,9 @@ TEST(Verify, RefusesWrongTypes) {
       {{{"in=[r2] out=[r3]", "out=[r3]"}}, "it reads what no in-port of the actor gives"},
       {{{"move all_reduce %7->%8", "move all_reduce %7->%6"}}, "it writes what no out-port of the actor gives"},
       {{{"a2 reduce move", "a2 reduce compute"}}, "it has ops or moves, which this kind has not"},
-      {{{"names=[g]", "names=[g,h]"}}, "it has 2 names for 1 tensors"},
+      {{{" tensors=[%8]", ""}}, "it has 1 names for 0 tensors"},
+      {{{" tensors=[%8]", " tensors=[%7]"}}, "none of its ports holds sum"},
+      {{{"(%3)->(%4)", "(%3)->(%4) {alpha=1}"}}, "the op y (relu) of actor chain"},
       {{{"out=[r2*2]", "out=[r2]"}, {"actor a2 reduce move stream=1", "actor a2 reduce move stream=1 firings=2"}},
        "sum must lie in a register that is published once a step"},
       {{{"(%6)->(%7)", "(%6)->(%7)\n    op relu late (%7)->(%6)"}}, "sum is read by late before it is complete"},
@@ -150,9 +152,8 @@ TEST(Verify, RefusesMemoryThatIsShared) {
        "has 63 bytes, but its largest part needs 64"},
       {{{"register r3 g bytes=64", "register r3 g bytes=0"}},
        "g ends at 64, behind the slot of register g with 0 bytes"},
-      {{{"holds=[%8]", "holds=[%8,%8]"}, {"names=[g]", "names=[g,g]"}}, "g and g share bytes in the register g"},
-      {{{"holds=[%8]", "holds=[%8,%6]"}, {"names=[g]", "names=[g,g]"}},
-       "the register g holds gw, which lies elsewhere"},
+      {{{"holds=[%8]", "holds=[%8,%8]"}}, "g and g share bytes in the register g"},
+      {{{"holds=[%8]", "holds=[%8,%6]"}}, "the register g holds gw, which lies elsewhere"},
       {{{"at=320 bytes=128", "at=320 bytes=64"}}, "gw ends behind the scratch of 64 bytes"},
       {{{"float32[4,4] (P) at=64", "float32[4,4] (P) at=0"}},
        "y and gw share bytes in the scratch of actor chain while both are alive"},

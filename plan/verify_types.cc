@@ -109,6 +109,8 @@ class Types {
     std::vector<LogicalType> in;
     for (int t : op.in) in.push_back(at(t).type);
     try {
+      if (complete_attrs(*def, op.attrs) != op.attrs)
+        refuse(op, "its attributes are not complete, or in another order");
       outputs(op, infer_types(*def, in, op.attrs));
       signatures(op, signatures_of(*def, in, op.attrs));
     } catch (const Error& error) {
