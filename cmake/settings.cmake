@@ -18,10 +18,15 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+# Sanitizers cover all but the kernels, which are compiled as in a release build (and so come out of the cache).
+function(sluice_instrument target)
+  if(SLUICE_SANITIZE)
+    # g++ 12 warns about its own library's inlined code under a sanitizer.
+    target_compile_options(${target} PRIVATE -O1 -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all
+      -fno-omit-frame-pointer -Wno-maybe-uninitialized -Wno-tsan)
+  endif()
+endfunction()
 if(SLUICE_SANITIZE)
-  # g++ 12 warns about its own library's inlined code under a sanitizer.
-  add_compile_options(-fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
-    -Wno-maybe-uninitialized -Wno-tsan)
   add_link_options(-fsanitize=${SLUICE_SANITIZE})
 endif()
 

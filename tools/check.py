@@ -144,6 +144,9 @@ def main():
         print(f"check.py: unknown argument {unknown[0]}\n\n{__doc__}", file=sys.stderr)
         return 64
     os.environ["CLICOLOR_FORCE"] = "0"
+    # The build folders share what they compile alike.
+    os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
+    os.environ.setdefault("CCACHE_NOHASHDIR", "1")
     if "--build-only" in sys.argv:
         return 0 if build("release", ["sluice_wheel"]) and install_wheel() else 1
     start, total = time.monotonic(), Sum()
