@@ -158,7 +158,7 @@ TEST_P(EveryTransport, NothingArrivesWithoutACredit) {
 // The receiver holds every slot as long as it can; the sender never has more than its slots.
 TEST_P(EveryTransport, ASlowReceiverHoldsTheSenderAtConstantMemory) {
   constexpr uint32_t slots = 3;
-  constexpr int64_t messages = 20000;
+  constexpr int64_t messages = 5000;
   open({.id = 2, .from_rank = 0, .to_rank = 1, .slots = slots, .bytes_max = 8});
   for (uint32_t slot = 0; slot < slots; ++slot) releases_.post(slot);
   std::vector<std::vector<std::byte>> memory(slots, std::vector<std::byte>(8));
@@ -258,7 +258,7 @@ TEST_P(EveryTransport, OpensWiresWhileOthersRun) {
 }
 
 TEST_P(EveryTransport, CloseWaitsForCallbacksAndEndsThem) {
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 8; ++round) {
     auto transport = GetParam().make();
     std::atomic<bool> closed{false}, late{false};
     std::atomic<int64_t> arrived{0}, done{0};
