@@ -167,8 +167,8 @@ def _build(job: Job, request: Request, inputs: list[tuple[str, Tensor]], outputs
     used = {cell for _, cell in _sluice.cells_of([t._expr for _, t in outputs])}
     parameters = dict(job.model.named_parameters())
     if foreign := used - {p._cell for p in parameters.values()}:
-        raise ValueError(f"the model uses parameters that it does not hold: {', '.join(sorted(c.name for c in foreign))}; "
-                         f"set them as attributes of a module")
+        names = ", ".join(sorted(cell.name for cell in foreign))
+        raise ValueError(f"the model uses parameters that it does not hold: {names}; make them attributes of a module")
     source = 0 if request.source is not None else -1
     sources = [] if request.source is None else [(request.source[0], dict(request.source[1]), request.source[2])]
     return _sluice.build_job(

@@ -64,7 +64,8 @@ class Job:
         self._fitting = False
         self._config: Any = None
         self._entries: dict[Request, Entry] = {}
-        self._recent: tuple[Any, int, Entry] | None = None  # of step(): what the last batch was like, the bound, the entry
+        # Of step(): what the last batch was like, the bound of its plan, its entry.
+        self._recent: tuple[Any, int, Entry] | None = None
         self._hooks: tuple[list[Hook], list[Hook]] = ([], [])
         self._version = 0  # of the values, as evaluation sees them
         self._said: set[str] = set()

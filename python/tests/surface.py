@@ -18,8 +18,8 @@ ROOT = HERE.parent.parent
 # What a class says of itself beside its public names.
 SPECIAL = {
     name: f"__{name}__"
-    for name in "call len iter getitem array float int bool index add sub mul truediv pow matmul radd rsub rmul rtruediv "
-    "rpow rmatmul eq ne lt le gt ge neg abs invert".split()
+    for name in "call len iter getitem array float int bool index add sub mul truediv pow matmul "
+    "radd rsub rmul rtruediv rpow rmatmul eq ne lt le gt ge neg abs invert".split()
 }
 
 

@@ -16,8 +16,9 @@ from sluice import nn, optim
 def plugin(tmp_path_factory):
     library = tmp_path_factory.mktemp("plugin") / "swish.so"
     site = pathlib.Path(sl.__file__).parent
-    command = ["g++", "-std=c++20", "-O1", "-fopenmp-simd", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-fPIC",
-               "-shared", f"-I{ROOT}", ROOT / "examples/plugin/swish.cc", "-o", library, f"-L{site}", "-lsluice"]  # fmt: skip
+    command = ["g++", "-std=c++20", "-O1", "-fopenmp-simd", "-Wall", "-Wextra", "-Werror",
+               "-Wno-missing-field-initializers", "-fPIC", "-shared", f"-I{ROOT}",
+               ROOT / "examples/plugin/swish.cc", "-o", library, f"-L{site}", "-lsluice"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return library

@@ -102,7 +102,7 @@ def test_code_blocks_of_the_docs_run(code, tmp_path):
     script = tmp_path / "block.py"
     script.write_text(code)
     (tmp_path / "parallel.toml").write_text("[mesh]\naxes = { dp = 2, tp = 2 }\n")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -110,7 +110,7 @@ def test_the_example_learns(tmp_path):
     """The demo's script on the real data, one epoch on one device."""
     done = subprocess.run(
         [sys.executable, ROOT / "examples/fashion_mnist.py", "--epochs", "1", "--save", tmp_path / "net.safetensors"],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert float(re.search(r"test accuracy (\S+)", done.stdout)[1]) > 0.8
