@@ -12,7 +12,7 @@ namespace {
 struct Arguments {
   std::string job, config;
   int64_t devices = 0;
-  bool json = false, text = false;
+  bool json = false, text = false, coalesce = true;
 };
 
 int show_plan(const Arguments& args) {
@@ -20,6 +20,7 @@ int show_plan(const Arguments& args) {
   if (args.config.empty() && args.devices > 1)
     throw Error(Code::usage, fmt::format("--devices {} without --config: nothing says how to use them", args.devices),
                 {}, "write a file with [mesh] and pass it with --config");
+  if (!args.coalesce) config.coalesce.value = false;
   Tables tables = builtin_tables(config.plugins);
   Plan plan = make_plan(load_job(args.job), config, {tables.ops, tables.moves});
   for (auto& plugin : tables.plugins) plan.notes.push_back({"plugin " + plugin.first, plugin.second});
@@ -37,6 +38,7 @@ void add_plan(CLI::App& app, Action& action) {
   sub->add_option("--devices", args->devices, "How many devices there are")->check(counts());
   auto* json = sub->add_flag("--json", args->json, "As JSON");
   sub->add_flag("--text", args->text, "The whole plan, in the form that parses back")->excludes(json);
+  sub->add_flag("!--no-coalesce", args->coalesce, "One actor an op");
   sub->callback([args, &action] { action = [args] { return show_plan(*args); }; });
 }
 

@@ -36,6 +36,8 @@ std::string python_beside() {
 int run_script(const Arguments& args) {
   if (!args.job.weights.empty() || !args.job.save.empty() || args.job.steps != 0)
     throw Error(Code::usage, "--weights, --save and --steps belong to a job's file; a script does that itself");
+  if (!args.job.coalesce)
+    throw Error(Code::usage, "--no-coalesce belongs to a job's file", {}, "for a script write [debug] coalesce = false");
   if (!args.job.config.empty()) {
     load_config(args.job.config);
     setenv("SLUICE_CONFIG", std::filesystem::absolute(args.job.config).c_str(), 1);
@@ -77,6 +79,7 @@ void add_run(CLI::App& app, Action& action) {
   sub->add_option("--weights", args->job.weights, "A .job only: the first weights, a safetensors file");
   sub->add_option("--save", args->job.save, "A .job only: where the last weights go, a safetensors file");
   sub->add_option("--steps", args->job.steps, "A .job only: how many steps; else one epoch")->check(counts());
+  sub->add_flag("!--no-coalesce", args->job.coalesce, "A .job only: one actor an op; the numbers stay the same");
   sub->callback([args, &action] { action = [args] { return run_target(*args); }; });
 }
 

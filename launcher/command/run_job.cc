@@ -104,6 +104,7 @@ int run_job(const RunJob& run) {
     throw Error(Code::usage, "a job's file holds no weights", {run.job},
                 "give --weights FILE, written by sl.save_safetensors(job.state_dict(), FILE)");
   Config config = run.config.empty() ? default_config() : load_config(run.config);
+  if (!run.coalesce) config.coalesce.value = false;
   Tables tables = builtin_tables(config.plugins);
   Session session(load_job(run.job), config, tables);
   for (auto& input : session.job().graph.inputs)

@@ -11,6 +11,7 @@ struct RunJob {
   std::string job, config;    // files
   std::string weights, save;  // safetensors; a job's file holds no weights, so `weights` is required
   int64_t steps = 0;          // 0: one epoch of its data
+  bool coalesce = true;       // false: one actor an op, whatever the file says
 };
 
 // Returns the exit code: 130 after SIGINT, when the steps in flight have ended and the weights are saved.
