@@ -239,8 +239,9 @@ def test_threads_evaluate_side_by_side():
 
 
 def test_import_is_quick_and_light():
+    """In CPU time: a busy machine must not fail it."""
     code = (
-        "import sys, time; t = time.perf_counter(); import sluice; t = time.perf_counter() - t; "
+        "import sys, time; t = time.process_time(); import sluice; t = time.process_time() - t; "
         "print(t, sorted({'numpy', 'torch'} & set(sys.modules)))"
     )
 
