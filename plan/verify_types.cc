@@ -109,8 +109,7 @@ class Types {
     std::vector<LogicalType> in;
     for (int t : op.in) in.push_back(at(t).type);
     try {
-      if (complete_attrs(*def, op.attrs) != op.attrs)
-        refuse(op, "its attributes are not complete, or in another order");
+      attributes(op, complete_attrs(*def, op.attrs));
       outputs(op, infer_types(*def, in, op.attrs));
       signatures(op, signatures_of(*def, in, op.attrs));
     } catch (const Error& error) {
@@ -119,6 +118,14 @@ class Types {
     }
     layouts(op, *def);
     if (def->rate == Rate::accumulate) accumulator(op);
+  }
+
+  // Kernels and rules rely on every declared attribute being there, in order and of its kind. Values are not compared:
+  // NaN is unequal to itself.
+  void attributes(const PlanOp& op, const Attrs& complete) const {
+    auto alike = [](const Attr& a, const Attr& b) { return a.name == b.name && a.value.index() == b.value.index(); };
+    if (!std::equal(complete.begin(), complete.end(), op.attrs.begin(), op.attrs.end(), alike))
+      refuse(op, "its attributes are not complete, or in another order");
   }
 
   void outputs(const PlanOp& op, const std::vector<LogicalType>& out) const {
