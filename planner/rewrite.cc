@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/rewrite.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <queue>
 
@@ -43,6 +45,26 @@ void keep_nodes(Job& job, const std::vector<bool>& keep) {
 }
 
 }  // namespace
+
+void check_nodes(const Graph& graph, const OpTable& ops) {
+  for (auto& node : graph.nodes) {
+    try {
+      auto& op = ops.at(node.op);
+      auto complete = complete_attrs(op, node.attrs);
+      bool whole = complete.size() == node.attrs.size();
+      for (size_t a = 0; whole && a < complete.size(); ++a)
+        whole = complete[a].name == node.attrs[a].name && complete[a].value.index() == node.attrs[a].value.index();
+      if (!whole) throw Error(Code::value, "its attributes are not complete, or in another order");
+      std::vector<LogicalType> in, out;
+      for (TensorId t : node.inputs) in.push_back(graph.type(t));
+      for (TensorId t : node.outputs) out.push_back(graph.type(t));
+      if (infer_types(op, in, node.attrs) != out) throw Error(Code::value, "its outputs are not what the op makes");
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("the node '{}' ({}): {}", node.name, node.op, error.message()),
+                  error.place().known() ? error.place() : node.place, error.next());
+    }
+  }
+}
 
 void remove_dead(Job& job, const std::vector<TensorId>& roots) {
   auto& graph = job.graph;

@@ -6,6 +6,10 @@
 
 namespace sluice {
 
+// A job may come from a file: each node must name an op of the table, carry its complete attributes, and have the
+// types that the op gives its inputs. Throws Error at the node's place.
+void check_nodes(const Graph& graph, const OpTable& ops);
+
 // Removes the nodes (and tensors) that no root needs; renumbers. Inputs and variables stay.
 void remove_dead(Job& job, const std::vector<TensorId>& roots);
 

@@ -125,6 +125,27 @@ TEST(Planner, MemoryIsNearItsLowerBound) {
       EXPECT_LE(double(cls.arena_bytes), 1.02 * double(cls.arena_bytes_lower_bound)) << cls.name;
 }
 
+TEST(Planner, AHostileJobIsRefusedAndNothingStops) {
+  auto refuse = [](auto change, const std::string& part) {
+    Job job = two_layers();
+    change(job.graph);
+    try {
+      plan_of(job, "");
+      ADD_FAILURE() << "no error: " << part;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  auto node = [](Graph& graph, const std::string& op) -> Node& {
+    return *std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](auto& n) { return n.op == op; });
+  };
+  refuse([&](Graph& g) { node(g, "relu").op = "rlu"; }, "rlu");
+  refuse([&](Graph& g) { node(g, "cross_entropy").attrs.clear(); }, "not complete");
+  refuse([&](Graph& g) { node(g, "cross_entropy").attrs[0].value = int64_t{3}; }, "cross_entropy");
+  refuse([&](Graph& g) { g.tensors[size_t(node(g, "relu").outputs[0])].type.dtype = DType::int64; },
+         "not what the op makes");
+}
+
 void expect_refused(const std::string& config, const std::string& part, int line) {
   try {
     plan_of(two_layers(), config);

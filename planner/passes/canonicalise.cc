@@ -5,6 +5,7 @@ namespace sluice::passes {
 
 static void run(PlanState& state) {
   auto& graph = state.graph();
+  check_nodes(graph, state.tables.ops);
   int64_t batch = state.config.global_batch.value > 0 && graph.batch_bound > 0 ? state.config.global_batch.value
                                                                                : graph.batch_bound;
   if (batch != graph.batch_bound) rebind_batch(graph, batch);
@@ -18,7 +19,9 @@ static void run(PlanState& state) {
 
 extern constinit const PassDef canonicalise{
     .name = "canonicalise",
-    .doc = "Removes nodes that no output, loss or next value needs, and binds the batch symbol to the global batch.",
+    .doc =
+        "Checks every node against its op, removes nodes that no output, loss or next value needs, and binds the batch "
+        "symbol to the global batch.",
     .run = run,
 };
 
