@@ -233,7 +233,7 @@ void Floor::set_step(int64_t step) {
 
 void Floor::grant(int64_t steps) {
   impl_->throw_failure();
-  if (steps < 0 || steps > (int64_t(1) << 30))
+  if (steps < 0 || steps > (int64_t(1) << 30) - (impl_->granted - impl_->steps_done()))
     throw Error(Code::value, fmt::format("{} steps cannot be granted", steps));
   impl_->granted += steps;
   impl_->open_gates();

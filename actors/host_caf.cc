@@ -141,6 +141,7 @@ class Coordinator final : public caf::scheduler::abstract_coordinator {
       worker->enqueue(shutdown.get());
     }
     for (auto& worker : workers_) worker->join();
+    last_ = nullptr;
     clock_.cancel_dispatch_loop();
     timer_.join();
   }
@@ -148,10 +149,13 @@ class Coordinator final : public caf::scheduler::abstract_coordinator {
   void enqueue(caf::resumable* job) override { workers_[0]->enqueue(job); }
   caf::actor_clock& clock() noexcept override { return clock_; }
   Worker& worker(size_t index) { return *workers_[index]; }
+  // A handle that is let go when the workers are joined: an actor that they ran dies after them.
+  void keep(caf::actor last) { last_ = std::move(last); }
 
  private:
   const bool spin_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  caf::actor last_;
   caf::detail::thread_safe_actor_clock clock_;
   std::thread timer_;
 };
@@ -183,6 +187,22 @@ caf::behavior supervisor(caf::event_based_actor* self, World* world) {
   return {[world](failed_atom) { world->decide_failure(); }};
 }
 
+// Sends the supervisor its signal from worker 0, where the supervisor runs: between threads only our own queues lie.
+class Signal final : public caf::resumable, public caf::ref_counted {
+ public:
+  explicit Signal(caf::actor to) : to_(std::move(to)) {}
+  resume_result resume(caf::execution_unit*, size_t) override {
+    caf::anon_send(to_, failed_atom::value);
+    to_ = nullptr;
+    return done;
+  }
+  void intrusive_ptr_add_ref_impl() override { ref(); }
+  void intrusive_ptr_release_impl() override { deref(); }
+
+ private:
+  caf::actor to_;
+};
+
 class CafHost final : public Host {
  public:
   CafHost(World& world, int workers, bool spin) : workers_(workers) {
@@ -209,7 +229,10 @@ class CafHost final : public Host {
   // A device's thread may still fail while we stop.
   void report_failure() override {
     std::lock_guard lock(mutex_);
-    if (supervisor_) caf::anon_send(supervisor_, failed_atom::value);
+    if (!supervisor_) return;
+    auto signal = caf::make_counted<Signal>(supervisor_);
+    signal->ref();  // the worker's
+    coordinator_->worker(0).enqueue(signal.get());
   }
 
   void stop() override {
@@ -217,7 +240,7 @@ class CafHost final : public Host {
     {
       std::lock_guard lock(mutex_);
       caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);
-      supervisor_ = nullptr;
+      coordinator_->keep(std::exchange(supervisor_, nullptr));
     }
     system_.reset();  // stops and joins the workers
     jobs_.clear();
