@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="g++ cmake ninja-build ccache python3 python3-dev python3-venv
+packages="g++ cmake ninja-build pkg-config ccache python3 python3-dev python3-venv
   libcaf-dev capnproto libcapnp-dev libopenblas-openmp-dev libhwy-dev libtomlplusplus-dev libcli11-dev libfmt-dev
   nlohmann-json3-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev dataset-fashion-mnist"
 python_packages="numpy==2.4.6 pytest==9.2.0 nanobind==3.1.0 scikit-build-core==1.1.2 mypy==2.4.1"
@@ -21,7 +21,7 @@ if [ -n "$missing" ]; then
     root="sudo"
   else
     echo "setup: packages are missing and there is no sudo. Run this line as root, then again make:" >&2
-    echo "  $install" >&2
+    echo "  apt-get update && $install" >&2
     exit 1
   fi
   # Old lists name versions that the mirror no longer has; so they are renewed when the packages are not to be had.
