@@ -68,10 +68,22 @@ class Worker final : public caf::execution_unit {
       switch (job->resume(this, throughput_)) {
         case caf::resumable::resume_later: local_.push_back(job); break;
         case caf::resumable::done:
-        case caf::resumable::awaiting_message: caf::intrusive_ptr_release(job); break;
-        case caf::resumable::shutdown_execution_unit: caf::intrusive_ptr_release(job); return;
+        case caf::resumable::awaiting_message: let_go(job); break;
+        case caf::resumable::shutdown_execution_unit: {
+          caf::intrusive_ptr_release(job);
+          for (auto* kept : kept_) caf::intrusive_ptr_release(kept);
+          return;
+        }
       }
     }
+  }
+
+  // CAF counts references by atomics inside a library that sanitizers do not see. An actor that ran here is kept until
+  // the worker ends, so it dies on the thread that it lived on.
+  void let_go(caf::resumable* job) {
+    bool actor = job->subtype() == caf::resumable::scheduled_actor;
+    if (actor && std::find(kept_.begin(), kept_.end(), job) == kept_.end()) return kept_.push_back(job);
+    caf::intrusive_ptr_release(job);
   }
 
   void fetch() {
@@ -92,6 +104,7 @@ class Worker final : public caf::execution_unit {
   const size_t throughput_;
   const bool spin_;
   std::deque<caf::resumable*> local_;  // the worker's own
+  std::vector<caf::resumable*> kept_;  // the worker's own
   std::mutex mutex_;                   // guards inbox_ and sleeping_
   std::condition_variable changed_;
   std::vector<caf::resumable*> inbox_;
@@ -141,21 +154,18 @@ class Coordinator final : public caf::scheduler::abstract_coordinator {
       worker->enqueue(shutdown.get());
     }
     for (auto& worker : workers_) worker->join();
-    last_ = nullptr;
     clock_.cancel_dispatch_loop();
     timer_.join();
   }
 
+  bool detaches_utility_actors() const override { return false; }  // CAF's printer needs no thread of its own
   void enqueue(caf::resumable* job) override { workers_[0]->enqueue(job); }
   caf::actor_clock& clock() noexcept override { return clock_; }
   Worker& worker(size_t index) { return *workers_[index]; }
-  // A handle that is let go when the workers are joined: an actor that they ran dies after them.
-  void keep(caf::actor last) { last_ = std::move(last); }
 
  private:
   const bool spin_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  caf::actor last_;
   caf::detail::thread_safe_actor_clock clock_;
   std::thread timer_;
 };
@@ -187,12 +197,15 @@ caf::behavior supervisor(caf::event_based_actor* self, World* world) {
   return {[world](failed_atom) { world->decide_failure(); }};
 }
 
-// Sends the supervisor its signal from worker 0, where the supervisor runs: between threads only our own queues lie.
+// Sends the supervisor a message from worker 0, where the supervisor runs: between threads lie our own queues only.
 class Signal final : public caf::resumable, public caf::ref_counted {
  public:
-  explicit Signal(caf::actor to) : to_(std::move(to)) {}
+  Signal(caf::actor to, bool exit) : to_(std::move(to)), exit_(exit) {}
   resume_result resume(caf::execution_unit*, size_t) override {
-    caf::anon_send(to_, failed_atom::value);
+    if (exit_)
+      caf::anon_send_exit(to_, caf::exit_reason::user_shutdown);
+    else
+      caf::anon_send(to_, failed_atom::value);
     to_ = nullptr;
     return done;
   }
@@ -201,6 +214,7 @@ class Signal final : public caf::resumable, public caf::ref_counted {
 
  private:
   caf::actor to_;
+  const bool exit_;
 };
 
 class CafHost final : public Host {
@@ -229,24 +243,25 @@ class CafHost final : public Host {
   // A device's thread may still fail while we stop.
   void report_failure() override {
     std::lock_guard lock(mutex_);
-    if (!supervisor_) return;
-    auto signal = caf::make_counted<Signal>(supervisor_);
-    signal->ref();  // the worker's
-    coordinator_->worker(0).enqueue(signal.get());
+    if (supervisor_) signal(supervisor_, false);
   }
 
   void stop() override {
     if (!system_) return;
     {
       std::lock_guard lock(mutex_);
-      caf::anon_send_exit(supervisor_, caf::exit_reason::user_shutdown);
-      coordinator_->keep(std::exchange(supervisor_, nullptr));
+      signal(std::exchange(supervisor_, nullptr), true);
     }
     system_.reset();  // stops and joins the workers
     jobs_.clear();
   }
 
  private:
+  void signal(caf::actor to, bool exit) {
+    coordinator_->worker(0).enqueue(
+        caf::make_counted<Signal>(std::move(to), exit).detach());  // the worker's from here on
+  }
+
   // A worker a stream while they suffice; else all streams of a rank share one, so that its tokens stay on a core, and
   // ranks are dealt out in turn.
   void assign(const std::vector<Stream*>& streams) {
