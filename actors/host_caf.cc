@@ -126,7 +126,8 @@ struct HostConfig : caf::actor_system_config {
   bool spin = false;
 };
 
-// Scheduler module. What is not bound to a worker (the supervisor, CAF's own actors) runs on worker 0.
+// Scheduler module, without CAF's printer actor: nothing here prints through CAF. What is not bound to a worker (the
+// supervisor, CAF's own actors) runs on worker 0.
 class Coordinator final : public caf::scheduler::abstract_coordinator {
  public:
   explicit Coordinator(caf::actor_system& system)
@@ -143,11 +144,9 @@ class Coordinator final : public caf::scheduler::abstract_coordinator {
       CAF_SET_LOGGER_SYS(&system());
       clock_.run_dispatch_loop();
     });
-    abstract_coordinator::start();
   }
 
   void stop() override {
-    stop_actors();
     auto shutdown = caf::make_counted<Shutdown>();
     for (auto& worker : workers_) {
       shutdown->ref();
@@ -158,7 +157,6 @@ class Coordinator final : public caf::scheduler::abstract_coordinator {
     timer_.join();
   }
 
-  bool detaches_utility_actors() const override { return false; }  // CAF's printer needs no thread of its own
   void enqueue(caf::resumable* job) override { workers_[0]->enqueue(job); }
   caf::actor_clock& clock() noexcept override { return clock_; }
   Worker& worker(size_t index) { return *workers_[index]; }
