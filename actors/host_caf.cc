@@ -39,6 +39,8 @@ class Worker final : public caf::execution_unit {
     });
   }
   void join() { thread_.join(); }
+  bool spins() const { return spin_; }
+  bool has_more() const { return !local_.empty() || any_.load(std::memory_order_acquire); }  // its own thread's
 
   // From any thread: what we run ourselves needs no lock.
   void exec_later(caf::resumable* job) override {
@@ -173,6 +175,7 @@ class StreamJob final : public caf::resumable, public caf::ref_counted {
   StreamJob(Stream& stream, Worker& home) : stream_(stream), home_(home) {}
   resume_result resume(caf::execution_unit*, size_t) override {
     if (stream_.turn(firings_a_turn)) return resume_later;
+    if (home_.spins() && mail_comes()) return resume_later;
     return stream_.rest() ? resume_later : awaiting_message;
   }
   void schedule() {
@@ -183,6 +186,16 @@ class StreamJob final : public caf::resumable, public caf::ref_counted {
   void intrusive_ptr_release_impl() override { deref(); }
 
  private:
+  // Spins on the stream's own inbox while its worker has nothing else: a message then needs no wake-up.
+  bool mail_comes() {
+    stream_.tell_if_caught_up();
+    for (int spins = spins_max; spins > 0 && !home_.has_more(); --spins) {
+      if (stream_.has_mail()) return true;
+      __builtin_ia32_pause();
+    }
+    return false;
+  }
+
   Stream& stream_;
   Worker& home_;
 };

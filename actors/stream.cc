@@ -11,17 +11,20 @@ void Stream::post(const Message& message) {
   {
     std::lock_guard lock(mutex_);
     inbox_.push_back(message);
-    any_.store(true, std::memory_order_relaxed);
+    any_.store(true, std::memory_order_release);
   }
   // Sequentially consistent on both sides: either rest() sees the message or we see that nobody is on it.
-  if (!scheduled.exchange(true)) world_.host->wake(*this);
+  if (!scheduled_.exchange(true)) world_.host->wake(*this);
 }
 
-// Called when a turn found nothing more to do. False: the host may forget the stream until it is woken.
-bool Stream::rest() {
-  scheduled.exchange(false);  // ordered with the exchange in post(): one of the two sees the other
+void Stream::tell_if_caught_up() {
   if (world_.waiting.load() == World::idle && caught_up()) world_.tell_client();
-  return any_.load() && !scheduled.exchange(true);
+}
+
+bool Stream::rest() {
+  scheduled_.exchange(false);  // ordered with the exchange in post(): one of the two sees the other
+  tell_if_caught_up();
+  return any_.load() && !scheduled_.exchange(true);
 }
 
 bool Stream::caught_up() const {
@@ -167,6 +170,7 @@ void Stream::finish(Actor& actor) {
     if (actor.gated) actor.now.batch = nullptr;
   }
   recorded_ = nullptr;
+  if (!outgoing_.empty()) flush();
   actor.fired.store(actor.fired.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   // Its own credits may have come back on the way, so only now it is known whether it can fire again.
   if (actor.state.ready())
@@ -217,7 +221,28 @@ void Stream::give_back(Actor& actor, uint32_t in) {
   Actor& producer = *reg.producer;
   if (producer.stream == this) return credit(producer, reg.out, slot);
   if (world_.async) reg.drained[slot * reg.state.readers() + link.reader] = recorded_;
-  producer.stream->post({Message::credit, reg.out, slot, &producer});
+  send(*producer.stream, {Message::credit, reg.out, slot, &producer});
+}
+
+// What a firing sends to other streams leaves at its end, with one wake-up a stream.
+void Stream::send(Stream& to, const Message& message) { outgoing_.emplace_back(&to, message); }
+
+void Stream::flush() {
+  for (size_t first = 0; first < outgoing_.size(); ++first) {
+    Stream* to = outgoing_[first].first;
+    if (!to) continue;
+    {
+      std::lock_guard lock(to->mutex_);
+      for (size_t i = first; i < outgoing_.size(); ++i)
+        if (outgoing_[i].first == to) {
+          to->inbox_.push_back(outgoing_[i].second);
+          outgoing_[i].first = nullptr;
+        }
+      to->any_.store(true, std::memory_order_release);
+    }
+    if (!to->scheduled_.exchange(true)) world_.host->wake(*to);
+  }
+  outgoing_.clear();
 }
 
 void Stream::credit(Actor& producer, uint32_t out, uint32_t slot) {
@@ -251,7 +276,7 @@ void Stream::deliver(const Tap& tap, Register& reg, uint32_t slot) {
     return world_.transport->send(tap.wire, slot, reg.headers[slot], reg.slot(slot), size_t(reg.bytes),
                                   world_.async ? reg.filled[slot] : nullptr);
   Actor& actor = *tap.actor;
-  if (actor.stream != this) return actor.stream->post({Message::input, tap.port, 1, &actor});
+  if (actor.stream != this) return send(*actor.stream, {Message::input, tap.port, 1, &actor});
   if (actor.kind->on_input(actor.state, tap.port, 1)) mark_ready(actor);
 }
 

@@ -4,7 +4,7 @@
 //
 //   other streams, transport, client --post()--> inbox --turn()--> ports --> ready actors (bitmap by key) --> fire
 //
-// Invariants: `scheduled` is true from the wake-up to the end of the turn, so a stream is never in two hands; a
+// Invariants: `scheduled_` is true from the wake-up to the end of the turn, so a stream is never in two hands; a
 // message that is posted before the turn's last look at the inbox is handled in it, any later one wakes the stream.
 // Thread rule: post() from any thread; turn() from one thread at a time (the host's).
 #pragma once
@@ -22,8 +22,10 @@ class Stream {
 
   void post(const Message& message);
   bool turn(int firings_max);  // true: there is more to do, call again
-  // The host's: whether a stopped turn has to go on because of a late message.
+  // The host's, after a turn with nothing more to do. False: forget the stream until it is woken.
   bool rest();
+  void tell_if_caught_up();  // wakes a client that waits for idleness
+  bool has_mail() const { return any_.load(std::memory_order_acquire); }
 
   void seal();  // actors are complete: ready ones are found
   void mark_ready(const Actor& actor) { ready_.set(actor.place); }
@@ -42,8 +44,7 @@ class Stream {
   const int rank;
   const std::string name;
   std::unique_ptr<DeviceStream> device;
-  std::vector<Actor*> actors;  // by (key, id)
-  std::atomic<bool> scheduled{false};
+  std::vector<Actor*> actors;                 // by (key, id)
   std::atomic<const Actor*> firing{nullptr};  // for the watchdog
   std::atomic<int64_t> messages{0};
   void* hosted = nullptr;  // the host's own
@@ -63,6 +64,8 @@ class Stream {
   inline void give_back(Actor& actor, uint32_t in);
   inline void publish(Actor& actor, uint32_t out);
   inline void deliver(const Tap& tap, Register& reg, uint32_t slot);
+  inline void send(Stream& to, const Message& message);
+  void flush();
   inline void credit(Actor& producer, uint32_t out, uint32_t slot);
   void wait_for_inputs(Actor& actor);
   void wait_on_host(Actor& actor, EventPtr event, Actor::Phase phase);
@@ -73,11 +76,14 @@ class Stream {
   World& world_;
   Ready ready_;
   EventPtr recorded_;  // of the firing that ends now (asynchronous devices)
-  std::mutex mutex_;   // guards inbox_ and report_
+  std::vector<Message> taken_;
+  std::vector<std::pair<Stream*, Message>> outgoing_;  // of the firing that ends now
+  // What senders touch lies together, apart from what the stream's own thread works on.
+  alignas(64) std::mutex mutex_;  // guards inbox_ and report_
+  std::atomic<bool> any_{false};  // inbox_ is not empty
+  std::atomic<bool> scheduled_{false};
   std::vector<Message> inbox_;
   Report report_;
-  std::atomic<bool> any_{false};  // inbox_ is not empty
-  std::vector<Message> taken_;
 };
 
 }  // namespace sluice

@@ -89,13 +89,13 @@ struct World {
   bool async = false;    // of the devices
   bool computes = true;  // of the devices
   std::atomic<bool> stopped{false};
-  std::atomic<int64_t> step_base{0};  // changed only while drained
-  std::atomic<int64_t> bytes_moved{0};
+  std::atomic<int64_t> step_base{0};                // changed only while drained
+  alignas(64) std::atomic<int64_t> bytes_moved{0};  // written by many: on a cache line of its own
 
   // The client's wait. Streams look at `waiting` when they rest, so a client that waits for a result costs them
   // nothing.
   enum Wait : int { nobody, result, idle };
-  mutable std::mutex mutex;
+  alignas(64) mutable std::mutex mutex;
   std::condition_variable changed;
   int64_t changes = 0;               // guarded by mutex
   std::atomic<int> waiting{nobody};  // what the client waits for
