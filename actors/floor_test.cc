@@ -332,6 +332,28 @@ TEST_P(EveryWay, VariablesAreUpdatedAndAsStaleAsTheirSlots) {
   }
 }
 
+// The extents travel with this step's data, not with a variable that is read beside it (here through the first port).
+TEST_P(EveryWay, TheBatchSizeComesWithTheDataNotWithAVariable) {
+  PlanMaker make(4);
+  int c = make.cls(1);
+  int w = make.variable("w", c, make.fixed_type({2})), x = make.reg("x", c, make.batch_type(2));
+  int z = make.reg("z", c, make.batch_type(2)), g = make.reg("g", c, make.fixed_type({2}));
+  make.feed("x", c, x);
+  make.feed("g", c, g);
+  make.op("add", "add_row", c, {{w}, {x}}, {{z}}).ops[0].in = {make.tensor(x), make.tensor(w)};
+  make.op("update", "add_two", c, {{g}}, {{w}}).ops[0].in = {make.tensor(w), make.tensor(g)};
+  make.sink("z", c, z);
+  auto f = floor(make.plan);
+  f->grant(4);
+  for (int64_t rows = 4; rows > 0; --rows)
+    f->feed({{"x", array_of({rows, 2}, ramp(size_t(2 * rows)))}, {"g", array_of({2}, {1, 1})}});
+  for (int64_t rows = 4; rows > 0; --rows) {
+    StepResult result = next(*f);
+    EXPECT_EQ(result.batch, rows);
+    EXPECT_EQ(values_of(result.outputs["z"]), ramp(size_t(2 * rows), float(4 - rows)));
+  }
+}
+
 Plan source_plan(bool shuffle) {
   PlanMaker make(4, 2);
   int c = make.cls(2, 2), client = make.cls(1, 1);
