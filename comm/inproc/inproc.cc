@@ -57,6 +57,7 @@ class Inproc final : public Transport {
   Inproc() { grow(64); }
   ~Inproc() override { close(); }
   std::string_view name() const override { return "inproc"; }
+  bool in_place() const override { return true; }
 
   void open_sender(const Wire& wire, std::function<void(uint32_t)> on_release) override {
     std::lock_guard lock(opening_);
@@ -93,6 +94,10 @@ class Inproc final : public Transport {
       line.on_release(slot);
     }
     stripe.inside.fetch_sub(1, std::memory_order_release);
+  }
+
+  void refresh(uint32_t wire, uint32_t slot, const SlotHeader& header, const std::byte* data, size_t) override {
+    open_line(wire).on_arrival({header, slot, data, nullptr, true});
   }
 
   // Must not be called from a callback: it waits for those that run.

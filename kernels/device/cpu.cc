@@ -65,13 +65,14 @@ class CpuStream final : public DeviceStream {
 
 class CpuDevice final : public Device {
  public:
+  explicit CpuDevice(const DeviceOptions& options) : memory_(options.memory) {}
   std::string_view kind() const override { return "cpu"; }
   bool async() const override { return false; }
   bool computes() const override { return true; }
-  void* allocate(size_t bytes) override { return allocate_host(bytes, kind()); }
-  void release(void* memory) override { release_host(memory); }
-  void* allocate_pinned(size_t bytes) override { return allocate_host(bytes, kind()); }
-  void release_pinned(void* memory) override { release_host(memory); }
+  void* allocate(size_t bytes) override { return memory_ ? memory_->allocate(bytes) : allocate_host(bytes, kind()); }
+  void release(void* memory) override { memory_ ? memory_->release(memory) : release_host(memory); }
+  void* allocate_pinned(size_t bytes) override { return allocate(bytes); }
+  void release_pinned(void* memory) override { release(memory); }
   std::unique_ptr<DeviceStream> stream() override { return std::make_unique<CpuStream>(); }
   void copy_in(DeviceStream& stream, void* device, const void* host, size_t bytes) override {
     copy(stream, device, host, bytes);
@@ -83,6 +84,9 @@ class CpuDevice final : public Device {
     if (bytes == 0) return;
     stream.launch([=](std::ptrdiff_t) { std::memmove(to, from, bytes); });
   }
+
+ private:
+  HostMemory* const memory_;
 };
 
 }  // namespace
@@ -91,7 +95,9 @@ namespace devices {
 extern constinit const DeviceDef cpu{
     .name = "cpu",
     .doc = "The host's processor: every launch has run when it returns.",
-    .make = [](const DeviceOptions&) -> std::unique_ptr<Device> { return std::make_unique<CpuDevice>(); },
+    .make = [](const DeviceOptions& options) -> std::unique_ptr<Device> {
+      return std::make_unique<CpuDevice>(options);
+    },
 };
 }  // namespace devices
 }  // namespace sluice

@@ -7,8 +7,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -43,8 +43,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string_view kind() const = 0;
-  virtual bool async() const = 0;     // launches may still run when launch() has returned
-  virtual bool computes() const = 0;  // false: null
+  virtual bool async() const = 0;            // launches may still run when launch() has returned
+  virtual bool computes() const = 0;         // false: null
   virtual void* allocate(size_t bytes) = 0;  // 64-byte aligned, zeroed; throws Error when there is no memory
   virtual void release(void* memory) = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // host memory that copies may use
@@ -56,10 +56,20 @@ class Device {
   virtual void copy(DeviceStream&, void* to, const void* from, size_t bytes) = 0;
 };
 
+// Where host memory comes from, when not from the heap: an arena that other processes of the host map, say.
+// Thread rule: any thread.
+class HostMemory {
+ public:
+  virtual ~HostMemory() = default;
+  virtual void* allocate(size_t bytes) = 0;  // 64-byte aligned, zeroed; throws Error when there is no memory
+  virtual void release(void* memory) = 0;
+};
+
 struct DeviceOptions {
-  int threads = 1;          // cpu: the team
-  uint64_t seed = 0;        // sim: of the delays
-  int delay_us_max = 50;    // sim
+  int threads = 1;               // cpu: the team
+  HostMemory* memory = nullptr;  // of host memory: cpu's own, pinned memory of the others; null: the heap
+  uint64_t seed = 0;             // sim: of the delays
+  int delay_us_max = 50;         // sim
 };
 struct DeviceDef {
   std::string_view name, doc;

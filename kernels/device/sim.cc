@@ -197,8 +197,12 @@ class SimDevice final : public Device {
   void release(void* memory) override {
     if (memory) release_host(at_base(memory, address_base));
   }
-  void* allocate_pinned(size_t bytes) override { return allocate_host(bytes, kind()); }
-  void release_pinned(void* memory) override { release_host(memory); }
+  void* allocate_pinned(size_t bytes) override {
+    return options_.memory ? options_.memory->allocate(bytes) : allocate_host(bytes, kind());
+  }
+  void release_pinned(void* memory) override {
+    options_.memory ? options_.memory->release(memory) : release_host(memory);
+  }
   std::unique_ptr<DeviceStream> stream() override {
     std::lock_guard lock(mutex_);
     return std::make_unique<SimStream>(options_.seed, streams_++, options_.delay_us_max);
