@@ -28,6 +28,7 @@ LIBRARIES = [  # what is included, and the pattern of files that may
     (r"nanobind/", r"python/.*"),
     (r"(capnp|kj)/|.*\.capnp\.h", r".*\.cc$|graph/wire\.h$"),  # wire.h: for the two encoders only
     (r"toml\+\+/", r"config/.*"),
+    (r"openssl/", r"base/hmac\.cc$"),
     (r"CLI/", r"launcher/.*\.(cc|h)$"),
     (r"cblas\.h", r"(kernels|bench)/.*\.cc$"),
 ]
