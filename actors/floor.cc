@@ -33,12 +33,18 @@ struct Floor::Impl {
   int64_t granted = 0, fed = 0;
   std::map<std::string, LogicalType> inputs;
 
-  Impl(const Plan& p, const FloorTables& t, const FloorOptions& o) : plan(p), options(o), tables(t) {
+  Impl(const Plan& p, const FloorTables& t, const FloorOptions& o, Neighbours n) : plan(p), options(o), tables(t) {
+    check(n.process_of_rank.empty() || n.process_of_rank.size() == size_t(plan.ranks()),
+          "the neighbours are those of another plan");
+    world.neighbours = std::move(n);
+    for (auto& to : world.neighbours.to)
+      if (to && std::find(world.polled.begin(), world.polled.end(), to.get()) == world.polled.end())
+        world.polled.push_back(to.get());
     world.steps.batch = plan.batch_bound;
     for (auto& actor : plan.actors)
       if (actor.kind == "feed") add_inputs(actor);
     world.steps.feeds = !inputs.empty();
-    world.transport = make_inproc();
+    world.inproc = make_inproc();
     lowered = lower(world, tables);
     if (world.async && options.inline_drive)
       throw Error(Code::value, "device '" + plan.device + "' is asynchronous: the client's thread cannot drive it");
@@ -52,7 +58,8 @@ struct Floor::Impl {
     watchdog.reset();
     if (poller) poller->stop();  // its actions wake streams
     if (host) host->stop();
-    if (world.transport) world.transport->close();
+    if (world.inproc) world.inproc->close();
+    for (auto* transport : world.polled) transport->close();
     lowered.reset();
   }
 
@@ -73,17 +80,39 @@ struct Floor::Impl {
     std::vector<Stream*> streams;
     for (auto& stream : lowered->streams) streams.push_back(stream.get());
     host->start(streams);
-    for (auto& [key, reg] : lowered->registers) announce(*reg);
+    if (world.polled.empty()) announce();
     if (!options.inline_drive)
       watchdog = std::make_unique<Watchdog>(world, *lowered, [this] { return world.opened.load() > steps_done(); });
   }
 
-  // Initial tokens of readers on other ranks travel as any slot does; those on this rank are in the ports already.
-  void announce(Register& reg) {
-    for (auto& tap : reg.taps)
-      for (int slot = 0; slot < reg.plan->initial && tap.remote; ++slot)
-        world.transport->send(tap.wire, uint32_t(slot), reg.headers[size_t(slot)], reg.slot(uint32_t(slot)),
-                              size_t(reg.plan->bytes), nullptr);
+  // Initial tokens of readers on other ranks travel as any slot does; those on this rank are in the ports already. They
+  // stay with the readers, so later only what they hold is sent again, as are constants.
+  void announce() {
+    for (auto& [key, reg] : lowered->registers)
+      for (auto& tap : reg->taps)
+        for (int slot = 0; slot < reg->plan->initial && tap.remote; ++slot)
+          announced ? refresh(*reg, tap, uint32_t(slot)) : first_send(*reg, tap, uint32_t(slot));
+    for (auto& constant : lowered->constants) refresh(*constant.reg, constant.tap, 0);
+    announced = true;
+  }
+  bool announced = false;
+
+  void first_send(Register& reg, const Tap& tap, uint32_t slot) {
+    if (!tap.outlet)
+      return tap.transport->send(tap.wire, slot, reg.headers[slot], reg.slot(slot), size_t(reg.plan->bytes), nullptr);
+    auto stream = lowered->sites[size_t(reg.rank)]->device->stream();
+    tap.outlet->send(*stream, reg, slot, world.poller);
+    stream->synchronize();
+  }
+
+  void refresh(Register& reg, const Tap& tap, uint32_t slot) {
+    if (!tap.outlet) {  // the reader sees this memory; a constant's it does not know yet
+      if (!reg.producer)
+        tap.transport->refresh(tap.wire, slot, reg.headers[slot], reg.slot(slot), size_t(reg.plan->bytes));
+      return;
+    }
+    auto stream = lowered->sites[size_t(reg.rank)]->device->stream();
+    tap.outlet->refresh(*stream, reg, slot);
   }
 
   void open_gates() {
@@ -134,7 +163,7 @@ struct Floor::Impl {
     world.waiting.store(what);
     std::unique_lock lock(world.mutex);
     bool is_done = false, in_time = true;
-    while (!world.failure && !is_done && in_time) {
+    while (!world.failure && !is_done && in_time && !world.interrupted) {
       int64_t seen = world.changes;
       lock.unlock();
       is_done = done();
@@ -142,6 +171,7 @@ struct Floor::Impl {
       if (!is_done) in_time = world.changed.wait_until(lock, until, [&] { return world.changes != seen; });
     }
     world.waiting.store(World::nobody);
+    world.interrupted = false;
     if (world.failure) throw Error(*world.failure);
     return is_done;
   }
@@ -169,6 +199,25 @@ struct Floor::Impl {
   void require_drained() const {
     throw_failure();
     if (steps_done() != world.opened.load()) throw Error(Code::value, "steps are still running", {}, "drain first");
+  }
+
+  void require_here(int rank) const {
+    if (rank < 0 || rank >= plan.ranks() || !world.neighbours.here(rank))
+      throw Error(Code::value, fmt::format("rank {} is not hosted here", rank));
+  }
+
+  void push(std::shared_ptr<const Batch> batch, const Extents& extent) {
+    throw_failure();
+    if (!world.steps.feeds) return;
+    if (world.steps.rows > 0) {
+      Extents expected = world.steps.source_extents(world.step_base.load() + fed);
+      if (expected[batch_sym] != extent[batch_sym])
+        throw Error(Code::value, fmt::format("the batch has {} rows, but the data source brings {} in this step",
+                                             extent[batch_sym], expected[batch_sym]));
+    }
+    world.steps.push(std::move(batch), extent);
+    ++fed;
+    open_gates();
   }
 
   Extents check_batch(const Batch& batch) const {
@@ -209,8 +258,8 @@ struct Floor::Impl {
   }
 };
 
-Floor::Floor(const Plan& plan, const FloorTables& tables, const FloorOptions& options)
-    : impl_(std::make_unique<Impl>(plan, tables, options)) {}
+Floor::Floor(const Plan& plan, const FloorTables& tables, const FloorOptions& options, Neighbours neighbours)
+    : impl_(std::make_unique<Impl>(plan, tables, options, std::move(neighbours))) {}
 
 Floor::~Floor() = default;
 
@@ -220,10 +269,49 @@ void Floor::set_variable(const std::string& name, const HostArray& value) {
   scatter_variable(impl_->world, *impl_->lowered, name, value);
 }
 
-HostArray Floor::variable(const std::string& name) const {
+HostArray Floor::variable(const std::string& name) {
   impl_->require_drained();
   impl_->settle_devices();
   return gather_variable(impl_->world, *impl_->lowered, name);
+}
+
+void Floor::set_part(const std::string& name, int rank, const HostArray& part) {
+  impl_->require_drained();
+  impl_->require_here(rank);
+  impl_->settle_devices();
+  sluice::set_part(impl_->world, *impl_->lowered, name, rank, part);
+}
+
+HostArray Floor::part(const std::string& name, int rank) const {
+  impl_->require_drained();
+  impl_->require_here(rank);
+  impl_->settle_devices();
+  return get_part(impl_->world, *impl_->lowered, name, rank);
+}
+
+Extents Floor::check_feed(const std::map<std::string, HostArray>& batch) const { return impl_->check_batch(batch); }
+
+void Floor::feed_extent(const Extents& extent) { impl_->push(nullptr, extent); }
+
+void Floor::announce() {
+  impl_->require_drained();
+  impl_->settle_devices();
+  impl_->announce();
+}
+
+void Floor::interrupt() {
+  {
+    std::lock_guard lock(impl_->world.mutex);
+    impl_->world.interrupted = true;
+  }
+  impl_->world.tell_client();
+}
+
+void Floor::fail(const Error& error) {
+  Failure failure;
+  failure.actor = "client";
+  failure.error = error;
+  impl_->world.fail(std::move(failure));
 }
 
 void Floor::set_step(int64_t step) {
@@ -242,17 +330,7 @@ void Floor::grant(int64_t steps) {
 void Floor::feed(std::map<std::string, HostArray> batch) {
   impl_->throw_failure();
   Extents extent = impl_->check_batch(batch);
-  if (!impl_->world.steps.feeds) return;
-  auto& steps = impl_->world.steps;
-  if (steps.rows > 0) {
-    Extents expected = steps.source_extents(impl_->world.step_base.load() + impl_->fed);
-    if (expected[batch_sym] != extent[batch_sym])
-      throw Error(Code::value, fmt::format("the batch has {} rows, but the data source brings {} in this step",
-                                           extent[batch_sym], expected[batch_sym]));
-  }
-  steps.push(std::make_shared<const Batch>(std::move(batch)), extent);
-  ++impl_->fed;
-  impl_->open_gates();
+  impl_->push(std::make_shared<const Batch>(std::move(batch)), extent);
 }
 
 std::optional<StepResult> Floor::wait_step(std::chrono::milliseconds timeout) {
@@ -266,7 +344,8 @@ std::optional<StepResult> Floor::wait_step(std::chrono::milliseconds timeout) {
 
 void Floor::drain() {
   auto never = std::chrono::steady_clock::time_point::max();
-  impl_->wait(World::idle, never, [&] { return impl_->steps_done() == impl_->world.opened.load(); });
+  if (!impl_->wait(World::idle, never, [&] { return impl_->steps_done() == impl_->world.opened.load(); }))
+    throw Error(Code::cancelled, "the wait for running steps was interrupted");
   impl_->settle_devices();
 }
 

@@ -4,6 +4,7 @@
 // This header names no CAF: CAF stays in the .cc files of this room.
 // Thread rule: one client thread; results are handed over through our own queues.
 #pragma once
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <map>
@@ -21,6 +22,8 @@
 #include "protocol/actor.h"
 
 namespace sluice {
+
+using Extents = std::array<int64_t, syms_max>;
 
 // A dense row-major tensor on the host.
 struct HostArray {
@@ -58,27 +61,67 @@ struct FloorTables {
   std::span<const ReaderDef* const> readers;
 };
 
-class Floor {
+// What runs a plan, seen by its client: a floor in this process, or the floors of a cluster.
+// Thread rule: one client thread.
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+  virtual void set_variable(const std::string& name, const HostArray& value) = 0;  // only while drained
+  virtual HostArray variable(const std::string& name) = 0;                         // only while drained
+  virtual void set_step(int64_t step) = 0;                                         // only while drained
+  virtual void grant(int64_t steps) = 0;
+  virtual void feed(std::map<std::string, HostArray> batch) = 0;
+  // The outputs of the next step, or nothing when the time is over. Throws the first failure.
+  virtual std::optional<StepResult> wait_step(std::chrono::milliseconds timeout) = 0;
+  virtual void drain() = 0;  // throws the first failure
+  virtual int64_t steps_done() const = 0;
+  virtual int64_t rows() const = 0;
+  virtual RunStats stats() const = 0;
+};
+
+class Floor final : public Runtime {
  public:
   // Throws Error: no such device, no memory (with the bytes), a missing data file.
-  Floor(const Plan& plan, const FloorTables& tables, const FloorOptions& options);
-  ~Floor();  // stops; joins; frees everything
+  // With neighbours only the ranks of this process are hosted; the transports must be connected.
+  Floor(const Plan& plan, const FloorTables& tables, const FloorOptions& options, Neighbours neighbours = {});
+  ~Floor() override;  // stops; joins; frees everything
 
-  void set_variable(const std::string& name, const HostArray& value);  // only while drained
-  HostArray variable(const std::string& name) const;                   // only while drained
+  // Whole variables: only where all ranks are here.
+  void set_variable(const std::string& name, const HostArray& value) override;
+  HostArray variable(const std::string& name) override;
 
-  void set_step(int64_t step);  // only while drained
-  void grant(int64_t steps);
-  void feed(std::map<std::string, HostArray> batch);
-  std::optional<StepResult> wait_step(std::chrono::milliseconds timeout);  // throws the first failure
-  void drain();                                                            // throws the first failure
-  int64_t steps_done() const;
-  int64_t rows() const;
-  RunStats stats() const;
+  void set_step(int64_t step) override;
+  void grant(int64_t steps) override;
+  void feed(std::map<std::string, HostArray> batch) override;
+  std::optional<StepResult> wait_step(std::chrono::milliseconds timeout) override;
+  void drain() override;
+  int64_t steps_done() const override;
+  int64_t rows() const override;
+  RunStats stats() const override;
+
+  // ---- of one process among several. Every process of a run is granted the same steps; a fed batch goes to the
+  // process of rank 0, its extents to the others.
+  void set_part(const std::string& name, int rank, const HostArray& part);  // a local rank's part; only while drained
+  HostArray part(const std::string& name, int rank) const;                  // only while drained
+  Extents check_feed(const std::map<std::string, HostArray>& batch) const;  // throws Error as feed() does
+  void feed_extent(const Extents& extent);
+  // Sends what readers in other processes must hold before the first step, and after set_part: initial tokens and
+  // constants. Every process calls it after all are lowered and set, and none is granted before all have returned.
+  void announce();
+  void interrupt();               // any thread: wait_step and drain return early, once (drain: throws cancelled)
+  void fail(const Error& error);  // any thread: a lost peer, say; the first failure stands
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// A rank's part within the whole of a variable, or nothing where the rank holds none of it. `first`: of equal copies
+// this one is read.
+struct VariablePart {
+  Piece piece;  // from: the part; to: the whole
+  bool first = false;
+};
+std::optional<VariablePart> part_of(const Plan& plan, const std::string& name, int rank);
 
 }  // namespace sluice

@@ -27,8 +27,8 @@ thread_local Worker* this_worker = nullptr;
 // One thread and the resumables that are bound to it.
 class Worker final : public caf::execution_unit {
  public:
-  Worker(caf::actor_system& system, size_t throughput, bool spin)
-      : caf::execution_unit(&system), throughput_(throughput), spin_(spin) {}
+  Worker(caf::actor_system& system, size_t throughput, bool spin, World& world)
+      : caf::execution_unit(&system), throughput_(throughput), spin_(spin), world_(world) {}
 
   void start(caf::actor_system& system) {
     thread_ = std::thread([this, &system] {
@@ -40,6 +40,10 @@ class Worker final : public caf::execution_unit {
   }
   void join() { thread_.join(); }
   bool spins() const { return spin_; }
+  // One look between two spins, at what other processes have sent.
+  void look_around() {
+    if (!world_.poll_transports()) __builtin_ia32_pause();
+  }
   bool has_more() const { return !local_.empty() || any_.load(std::memory_order_acquire); }  // its own thread's
 
   // From any thread: what we run ourselves needs no lock.
@@ -91,7 +95,7 @@ class Worker final : public caf::execution_unit {
   void fetch() {
     for (int spins = spin_ ? spins_max : 0; local_.empty() && spins > 0 && !any_.load(std::memory_order_acquire);
          --spins)
-      __builtin_ia32_pause();
+      look_around();
     std::unique_lock lock(mutex_);
     if (local_.empty()) {
       sleeping_ = true;
@@ -105,6 +109,7 @@ class Worker final : public caf::execution_unit {
 
   const size_t throughput_;
   const bool spin_;
+  World& world_;
   std::deque<caf::resumable*> local_;  // the worker's own
   std::vector<caf::resumable*> kept_;  // the worker's own
   std::mutex mutex_;                   // guards inbox_ and sleeping_
@@ -126,6 +131,7 @@ class Shutdown final : public caf::resumable, public caf::ref_counted {
 // Our options travel in CAF's own config object, as it makes its modules without arguments of ours.
 struct HostConfig : caf::actor_system_config {
   bool spin = false;
+  World* world = nullptr;
 };
 
 // Scheduler module, without CAF's printer actor: nothing here prints through CAF. What is not bound to a worker (the
@@ -133,14 +139,14 @@ struct HostConfig : caf::actor_system_config {
 class Coordinator final : public caf::scheduler::abstract_coordinator {
  public:
   explicit Coordinator(caf::actor_system& system)
-      : abstract_coordinator(system), spin_(static_cast<const HostConfig&>(system.config()).spin) {}
+      : abstract_coordinator(system), config_(static_cast<const HostConfig&>(system.config())) {}
   static caf::actor_system::module* make(caf::actor_system& system, caf::detail::type_list<>) {
     return new Coordinator(system);
   }
 
   void start() override {
     for (size_t w = 0; w < num_workers(); ++w)
-      workers_.push_back(std::make_unique<Worker>(system(), max_throughput(), spin_ && w > 0));
+      workers_.push_back(std::make_unique<Worker>(system(), max_throughput(), config_.spin && w > 0, *config_.world));
     for (auto& worker : workers_) worker->start(system());
     timer_ = std::thread([this] {
       CAF_SET_LOGGER_SYS(&system());
@@ -164,7 +170,7 @@ class Coordinator final : public caf::scheduler::abstract_coordinator {
   Worker& worker(size_t index) { return *workers_[index]; }
 
  private:
-  const bool spin_;
+  const HostConfig& config_;
   std::vector<std::unique_ptr<Worker>> workers_;
   caf::detail::thread_safe_actor_clock clock_;
   std::thread timer_;
@@ -191,7 +197,7 @@ class StreamJob final : public caf::resumable, public caf::ref_counted {
     stream_.tell_if_caught_up();
     for (int spins = spins_max; spins > 0 && !home_.has_more(); --spins) {
       if (stream_.has_mail()) return true;
-      __builtin_ia32_pause();
+      home_.look_around();
     }
     return false;
   }
@@ -235,6 +241,7 @@ class CafHost final : public Host {
     config_.set("scheduler.max-throughput", size_t(32));
     config_.set("logger.verbosity", caf::atom("quiet"));
     config_.spin = spin;
+    config_.world = &world;
     config_.load<Coordinator>();
     system_ = std::make_unique<caf::actor_system>(config_);
     coordinator_ = &static_cast<Coordinator&>(system_->scheduler());

@@ -2,7 +2,8 @@
 // What a lowered plan is made of: registers, actors and their links, for one rank each.
 //
 //   producer actor --OutLink--> Register [slot 0 | slot 1 | ...] --Tap--> InLink of a consumer (same rank)
-//                                                              \--Tap--> wire of the transport --> InLink (other rank)
+//                                                              \--Tap--> wire of a transport --> InLink (other rank)
+//                                       a wire that leaves the process may have an Outlet that packs --^
 //
 // Thread rule: a Register's state and an Actor belong to the stream that hosts the actor (the producer, for a
 // register). Headers and events of a slot are written before its message is posted and read after it arrived; the
@@ -23,9 +24,9 @@ namespace sluice {
 
 class Stream;
 class Body;
+class Outlet;
 struct Actor;
 using Batch = std::map<std::string, HostArray>;
-using Extents = std::array<int64_t, syms_max>;
 
 // Where a published slot goes: an in-port of this rank, or a wire to another.
 struct Tap {
@@ -33,6 +34,8 @@ struct Tap {
   uint32_t port = 0;
   bool remote = false;
   uint32_t wire = 0;
+  Transport* transport = nullptr;  // of the wire
+  Outlet* outlet = nullptr;        // packs what leaves the process; null: the slot itself is sent
 };
 
 struct Register {
@@ -62,8 +65,18 @@ struct InLink {
   uint32_t front = 0;                  // ring index of the front token
   bool wired = false;
   uint32_t wire = 0;
-  std::vector<Arrival> arrivals;  // of a wire: a ring, written by the transport's callback
-  uint32_t tail = 0;              // the callback's
+  Transport* transport = nullptr;  // of the wire
+  bool packed = false;             // an arrival is the pieces that the actor's moves want, not the peer's whole slot
+  std::vector<Arrival> arrivals;   // of a wire: a ring, written by the transport's callback
+  uint32_t tail = 0;               // the callback's
+};
+
+// A constant of a rank in another process: held from the announcement on, never given back.
+struct ConstantLink {
+  int id = -1;  // the plan's register
+  int peer = -1;
+  bool packed = false;
+  std::atomic<const std::byte*> data{nullptr};  // set by the transport's callback
 };
 
 // One firing, from its begin to its end.
@@ -85,6 +98,7 @@ struct Actor {
   std::vector<InPort> in_ports;
   std::vector<OutPort> out_ports;
   std::vector<InLink> in;
+  std::vector<std::unique_ptr<ConstantLink>> constants;
   std::vector<Register*> out;
   int carrier = -1;  // the in-port whose header brings the extents; -1: the gate, so the step itself tells
   bool gated = false;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/outlet.h"
 #include "actors/poller.h"
 
 namespace sluice {
@@ -209,10 +210,10 @@ void Stream::give_back(Actor& actor, uint32_t in) {
   link.front = slot + 1 == actor.in_ports[in].slots ? 0 : slot + 1;
   if (link.wired) {
     Arrival& arrival = link.arrivals[slot];
-    if (!world_.async) return world_.transport->release(link.wire, arrival.slot);
+    if (!world_.async) return link.transport->release(link.wire, arrival.slot);
     // The transport knows no events on the way back: the slot stays ours until the device is done with it. Always
     // through the poller, so that slots go back in order.
-    world_.poller->watch(recorded_, [transport = world_.transport.get(), wire = link.wire, from = arrival.slot] {
+    world_.poller->watch(recorded_, [transport = link.transport, wire = link.wire, from = arrival.slot] {
       transport->release(wire, from);
     });
     return;
@@ -272,9 +273,10 @@ void Stream::publish(Actor& actor, uint32_t out) {
 }
 
 void Stream::deliver(const Tap& tap, Register& reg, uint32_t slot) {
+  if (tap.outlet) return tap.outlet->send(*device, reg, slot, world_.poller);
   if (tap.remote)
-    return world_.transport->send(tap.wire, slot, reg.headers[slot], reg.slot(slot), size_t(reg.bytes),
-                                  world_.async ? reg.filled[slot] : nullptr);
+    return tap.transport->send(tap.wire, slot, reg.headers[slot], reg.slot(slot), size_t(reg.bytes),
+                               world_.async ? reg.filled[slot] : nullptr);
   Actor& actor = *tap.actor;
   if (actor.stream != this) return send(*actor.stream, {Message::input, tap.port, 1, &actor});
   if (actor.kind->on_input(actor.state, tap.port, 1)) mark_ready(actor);

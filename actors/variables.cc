@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/variables.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -87,67 +90,100 @@ class Copier {
   std::unique_ptr<DeviceStream> stream_;
 };
 
-void set_on_rank(Register& reg, Device& device, const PlanTensor& tensor, const Mesh& mesh, const HostArray& value) {
-  Piece piece = part_in_whole(tensor, mesh, reg.rank);
-  std::vector<std::byte> part(size_t(piece.numel() * bytes_of(tensor.type.dtype)));
-  run_piece(turned(piece), tensor.type.dtype, value.data.data(), part.data());
-  if (is_col(tensor)) part = transposed(part, piece.from_dims, bytes_of(tensor.type.dtype));
-  Copier copier(device);
-  for (int slot = 0; slot < reg.plan->slots; ++slot) copier.in(reg.slot(uint32_t(slot)) + tensor.offset, part);
+void check_array(const std::string& what, const LogicalType& type, const std::vector<int64_t>& dims, int64_t elements,
+                 const HostArray& value) {
+  if (value.dtype != type.dtype)
+    throw Error(Code::type, what + " is " + text_of(type) + ", not " + std::string(name_of(value.dtype)));
+  if (value.dims != dims || int64_t(value.data.size()) != elements * bytes_of(type.dtype))
+    throw Error(Code::value, what + " is " + text_of(type) + ", not of shape " + text_of(fixed_shape(value.dims)));
 }
 
-void check_value(const std::string& name, const LogicalType& type, const HostArray& value) {
-  auto sizes = sizes_of(type.shape);
-  if (value.dtype != type.dtype)
-    throw Error(Code::type,
-                "variable '" + name + "' is " + text_of(type) + ", not " + std::string(name_of(value.dtype)));
-  if (value.dims != sizes || int64_t(value.data.size()) != numel(type.shape) * bytes_of(type.dtype))
-    throw Error(Code::value,
-                "variable '" + name + "' is " + text_of(type) + ", not of shape " + text_of(fixed_shape(value.dims)));
+// The register that holds a variable on a rank; -1: the rank has none.
+int register_of(const Plan& plan, const std::string& name, int rank) {
+  bool known = false;
+  for (size_t r = 0; r < plan.registers.size(); ++r) {
+    auto& reg = plan.registers[r];
+    if (reg.variable != name) continue;
+    known = true;
+    if (plan.classes[size_t(reg.cls)].mesh.holds(rank)) return int(r);
+  }
+  if (!known) no_such(name);
+  return -1;
+}
+
+int register_here(const Plan& plan, const std::string& name, int rank) {
+  int reg = register_of(plan, name, rank);
+  if (reg < 0) throw Error(Code::value, fmt::format("rank {} holds nothing of variable '{}'", rank, name));
+  return reg;
 }
 
 }  // namespace
 
-void scatter_variable(World& world, Lowered& lowered, const std::string& name, const HostArray& value) {
-  bool found = false;
-  for (auto& [key, reg] : lowered.registers) {
-    if (reg->plan->variable != name) continue;
-    auto& tensor = tensor_of(world.plan, *reg->plan);
-    check_value(name, tensor.type, value);
-    set_on_rank(*reg, *lowered.sites[size_t(reg->rank)]->device, tensor,
-                world.plan.classes[size_t(reg->plan->cls)].mesh, value);
-    found = true;
+std::optional<VariablePart> part_of(const Plan& plan, const std::string& name, int rank) {
+  int reg = register_of(plan, name, rank);
+  if (reg < 0) return std::nullopt;
+  auto& tensor = tensor_of(plan, plan.registers[size_t(reg)]);
+  auto& mesh = plan.classes[size_t(tensor.cls)].mesh;
+  VariablePart part{part_in_whole(tensor, mesh, rank), true};
+  auto coords = mesh.coords(rank);
+  for (size_t a = 0; a < coords.size(); ++a) part.first = part.first && (tensor.sbp[a].is_split() || coords[a] == 0);
+  return part;
+}
+
+void set_part(World& world, Lowered& lowered, const std::string& name, int rank, const HostArray& value) {
+  Register& reg = *lowered.find(register_here(world.plan, name, rank), rank);
+  auto& tensor = tensor_of(world.plan, *reg.plan);
+  Piece piece = part_of(world.plan, name, rank)->piece;
+  check_array(fmt::format("variable '{}' on rank {}", name, rank), tensor.type, piece.from_dims, piece.numel(), value);
+  Copier copier(*lowered.sites[size_t(rank)]->device);
+  std::vector<std::byte> turned;
+  if (is_col(tensor)) turned = transposed(value.data, piece.from_dims, bytes_of(tensor.type.dtype));
+  auto& data = is_col(tensor) ? turned : value.data;
+  for (int slot = 0; slot < reg.plan->slots; ++slot) copier.in(reg.slot(uint32_t(slot)) + tensor.offset, data);
+}
+
+HostArray get_part(const World& world, const Lowered& lowered, const std::string& name, int rank) {
+  Register& reg = *lowered.find(register_here(world.plan, name, rank), rank);
+  auto& tensor = tensor_of(world.plan, *reg.plan);
+  Piece piece = part_of(world.plan, name, rank)->piece;
+  Copier copier(*lowered.sites[size_t(rank)]->device);
+  HostArray part{tensor.type.dtype, piece.from_dims, {}};
+  part.data = copier.out(reg.slot(reg.state.last()) + tensor.offset, size_t(piece.numel() * bytes_of(part.dtype)));
+  if (is_col(tensor)) {
+    auto swapped = piece.from_dims;
+    std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
+    part.data = transposed(part.data, swapped, bytes_of(part.dtype));
   }
-  if (!found) no_such(name);
+  return part;
+}
+
+void scatter_variable(World& world, Lowered& lowered, const std::string& name, const HostArray& value) {
+  for (int rank = 0; rank < world.plan.ranks(); ++rank) {
+    auto part = part_of(world.plan, name, rank);
+    if (!part) continue;
+    auto& type = tensor_of(world.plan, world.plan.registers[size_t(register_of(world.plan, name, rank))]).type;
+    check_array("variable '" + name + "'", type, sizes_of(type.shape), numel(type.shape), value);
+    HostArray cut{type.dtype, part->piece.from_dims,
+                  std::vector<std::byte>(size_t(part->piece.numel() * bytes_of(type.dtype)))};
+    run_piece(turned(part->piece), type.dtype, value.data.data(), cut.data.data());
+    set_part(world, lowered, name, rank, cut);
+  }
 }
 
 HostArray gather_variable(const World& world, const Lowered& lowered, const std::string& name) {
   HostArray value;
-  const PlanRegister* plan = nullptr;
-  for (auto& [key, reg] : lowered.registers) {
-    if (reg->plan->variable != name || (plan && reg->plan != plan)) continue;
-    plan = reg->plan;
-    auto& tensor = tensor_of(world.plan, *plan);
-    auto& mesh = world.plan.classes[size_t(plan->cls)].mesh;
-    auto dims = sizes_of(tensor.type.shape);
-    int64_t width = bytes_of(tensor.type.dtype);
-    if (value.data.empty())
-      value = {tensor.type.dtype, dims, std::vector<std::byte>(size_t(numel(tensor.type.shape) * width))};
-    auto coords = mesh.coords(reg->rank);
-    bool first = true;
-    for (size_t a = 0; a < coords.size(); ++a) first = first && (tensor.sbp[a].is_split() || coords[a] == 0);
-    if (!first) continue;
-    Piece piece = part_in_whole(tensor, mesh, reg->rank);
-    Copier copier(*lowered.sites[size_t(reg->rank)]->device);
-    auto part = copier.out(reg->slot(reg->state.last()) + tensor.offset, size_t(piece.numel() * width));
-    if (is_col(tensor)) {
-      auto swapped = piece.from_dims;
-      std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
-      part = transposed(part, swapped, width);
+  bool first = true;
+  for (int rank = 0; rank < world.plan.ranks(); ++rank) {
+    auto part = part_of(world.plan, name, rank);
+    if (!part || !part->first) continue;
+    HostArray mine = get_part(world, lowered, name, rank);
+    if (std::exchange(first, false)) {
+      int64_t elements = 1;
+      for (int64_t dim : part->piece.to_dims) elements *= dim;
+      value = {mine.dtype, part->piece.to_dims, std::vector<std::byte>(size_t(elements * bytes_of(mine.dtype)))};
     }
-    run_piece(piece, tensor.type.dtype, part.data(), value.data.data());
+    run_piece(part->piece, mine.dtype, mine.data.data(), value.data.data());
   }
-  if (!plan) no_such(name);
   return value;
 }
 

@@ -7,6 +7,10 @@
 
 namespace sluice {
 
+// A rank's own part, row-major; the rank is here.
+void set_part(World& world, Lowered& lowered, const std::string& name, int rank, const HostArray& value);
+HostArray get_part(const World& world, const Lowered& lowered, const std::string& name, int rank);
+// The whole, where all ranks are here.
 void scatter_variable(World& world, Lowered& lowered, const std::string& name, const HostArray& value);
 HostArray gather_variable(const World& world, const Lowered& lowered, const std::string& name);
 

@@ -29,12 +29,18 @@ class Stall {
       for (size_t o = 0; o < ports->out.size(); ++o)
         if (ports->out[o].phase == 0 && ports->out[o].credits == 0) lacks_credit(*actor, *actor->out[o]);
     }
-    return wait_cycle(names_, waits_);
+    return away_ + (waits_.empty() ? "" : wait_cycle(names_, waits_));
   }
 
  private:
   void lacks_token(const Actor& actor, const InLink& link) {
-    Actor* producer = lowered_.find(link.id, link.peer)->producer;
+    Register* reg = lowered_.find(link.id, link.peer);
+    if (!reg) {
+      away_ += fmt::format("  {} waits for a full slot of '{}' (0 of {}) from rank {}, which is in another process\n",
+                           names_[size_t(actor.id)], link.plan->name, link.plan->slots, link.peer);
+      return;
+    }
+    Actor* producer = reg->producer;
     waits_.push_back({actor.id, producer->id,
                       fmt::format("a full slot of '{}' (0 of {}) from {}", link.plan->name, link.plan->slots,
                                   names_[size_t(producer->id)])});
@@ -42,7 +48,7 @@ class Stall {
 
   void lacks_credit(const Actor& actor, const Register& reg) {
     for (auto& tap : reg.taps) {
-      auto state = states_.find(tap.actor);
+      auto state = states_.find(tap.actor);  // none: it is on another rank
       if (state == states_.end() || state->second->in[tap.port].tokens == 0) continue;
       waits_.push_back({actor.id, tap.actor->id,
                         fmt::format("a credit of '{}' (0 of {}), held by {}", reg.plan->name, reg.plan->slots,
@@ -54,6 +60,7 @@ class Stall {
   std::vector<std::string> names_;
   std::map<const Actor*, const Stream::Report::Ports*> states_;
   std::vector<Wait> waits_;
+  std::string away_;
 };
 
 }  // namespace

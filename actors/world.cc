@@ -82,6 +82,18 @@ std::optional<StepResult> Results::take() {
 // ---- failures
 // ---------------------------------------------------------------------------------------------------------
 
+Transport& World::between(int from_rank, int to_rank) const {
+  int from = neighbours.here(from_rank) ? to_rank : from_rank;
+  if (neighbours.here(from)) return *inproc;
+  return *neighbours.to[size_t(neighbours.process_of_rank[size_t(from)])];
+}
+
+bool World::poll_transports() {
+  bool any = false;
+  for (auto& transport : polled) any = transport->poll() || any;
+  return any;
+}
+
 void World::tell_client() {
   std::lock_guard lock(mutex);
   ++changes;

@@ -83,7 +83,9 @@ struct World {
   const FloorOptions& options;
   Steps steps;
   Results results;
-  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Transport> inproc;  // between ranks of this process
+  Neighbours neighbours;              // and to the others
+  std::vector<Transport*> polled;     // those to others, each once
   Host* host = nullptr;
   Poller* poller = nullptr;
   bool async = false;    // of the devices
@@ -99,10 +101,14 @@ struct World {
   std::condition_variable changed;
   int64_t changes = 0;               // guarded by mutex
   std::atomic<int> waiting{nobody};  // what the client waits for
+  bool interrupted = false;          // guarded by mutex: the next wait ends early
   std::atomic<int64_t> opened{0};    // steps that the gates were opened for
   std::deque<Failure> failures;      // guarded by mutex: not yet seen by the supervisor
   std::optional<Error> failure;      // guarded by mutex: the first
 
+  // The transport between two ranks of which one at least is here.
+  Transport& between(int from_rank, int to_rank) const;
+  bool poll_transports();  // for workers that spin: true: something arrived
   void tell_client();
   void fail(Failure failed);  // any thread
   void decide_failure();      // the supervisor: takes what is in `failures`
