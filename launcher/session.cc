@@ -44,7 +44,7 @@ struct Session::State {
   Config config;
   const Tables& tables;
   Plan plan;
-  std::unique_ptr<Floor> floor;
+  std::unique_ptr<Runtime> runtime;
 
   const PlanTensor& tensor_of(const std::string& name) const {
     for (auto& reg : plan.registers)
@@ -58,12 +58,14 @@ struct Session::State {
   }
 };
 
-Session::Session(Job job, Config config, const Tables& tables)
-    : state_(new State{.job = std::move(job), .config = std::move(config), .tables = tables, .plan = {}, .floor = {}}) {
+Session::Session(Job job, Config config, const Tables& tables, const StartPlan& start)
+    : state_(
+          new State{.job = std::move(job), .config = std::move(config), .tables = tables, .plan = {}, .runtime = {}}) {
   state_->plan = make_plan(state_->job, state_->config, {tables.ops, tables.moves});
   for (auto& plugin : tables.plugins) state_->plan.notes.push_back({"plugin " + plugin.first, plugin.second});
+  FloorOptions options = options_of(state_->plan, state_->config);
   FloorTables floor{tables.ops, tables.moves, tables.kinds, tables.devices, tables.readers};
-  state_->floor = std::make_unique<Floor>(state_->plan, floor, options_of(state_->plan, state_->config));
+  state_->runtime = start ? start(state_->plan, options) : std::make_unique<Floor>(state_->plan, floor, options);
 }
 
 Session::~Session() = default;
@@ -77,13 +79,13 @@ void Session::set_variable(const std::string& name, HostArray value) {
   if (value.dtype != tensor.type.dtype || value.dims != dims)
     throw Error(Code::value, fmt::format("'{}' is {}, not {}[{}]", name, text_of(tensor.type), name_of(value.dtype),
                                          fmt::join(value.dims, ",")));
-  state_->floor->set_variable(name, value);
+  state_->runtime->set_variable(name, value);
 }
 
 HostArray Session::variable(const std::string& name) {
   state_->tensor_of(name);
-  state_->floor->drain();
-  return state_->floor->variable(name);
+  state_->runtime->drain();
+  return state_->runtime->variable(name);
 }
 
 std::vector<std::string> Session::variables() const {
@@ -93,15 +95,15 @@ std::vector<std::string> Session::variables() const {
   return names;
 }
 
-void Session::grant(int64_t steps) { state_->floor->grant(steps); }
-void Session::feed(std::map<std::string, HostArray> batch) { state_->floor->feed(std::move(batch)); }
+void Session::grant(int64_t steps) { state_->runtime->grant(steps); }
+void Session::feed(std::map<std::string, HostArray> batch) { state_->runtime->feed(std::move(batch)); }
 std::optional<StepResult> Session::wait_step(std::chrono::milliseconds timeout) {
-  return state_->floor->wait_step(timeout);
+  return state_->runtime->wait_step(timeout);
 }
-void Session::drain() { state_->floor->drain(); }
-int64_t Session::steps_done() const { return state_->floor->steps_done(); }
-int64_t Session::rows() const { return state_->floor->rows(); }
-void Session::set_step(int64_t step) { state_->floor->set_step(step); }
-RunStats Session::stats() const { return state_->floor->stats(); }
+void Session::drain() { state_->runtime->drain(); }
+int64_t Session::steps_done() const { return state_->runtime->steps_done(); }
+int64_t Session::rows() const { return state_->runtime->rows(); }
+void Session::set_step(int64_t step) { state_->runtime->set_step(step); }
+RunStats Session::stats() const { return state_->runtime->stats(); }
 
 }  // namespace sluice

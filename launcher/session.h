@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Session: one job planned and run in this process. Python's Job and the command drive this; there is no other way in.
+// Session: one job planned and run, in this process or on a cluster. Python's Job and the command drive this; there is
+// no other way in.
 //   plan (at construction) -> set_variable -> grant / feed -> wait_step ... -> drain -> variable
 // Invariants: outputs of steps arrive in order; after drain() no actor is firing and variables may be read; after a
 // failure every call throws that first failure until reset().
 // Thread rule: one client thread a session; several sessions may run side by side in one process.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,9 +30,12 @@ struct Tables {
 };
 Tables builtin_tables(const std::vector<std::string>& plugins = {});  // loads plug-ins: the one load point
 
+// What makes the runtime of a plan; empty: this process's own floor.
+using StartPlan = std::function<std::unique_ptr<Runtime>(const Plan&, const FloorOptions&)>;
+
 class Session {
  public:
-  Session(Job job, Config config, const Tables& tables);
+  Session(Job job, Config config, const Tables& tables, const StartPlan& start = {});
   ~Session();
 
   const Plan& plan() const;
