@@ -7,6 +7,7 @@
 
 #include "launcher/session.h"
 #include "tests/models.h"
+#include "tests/split.h"
 
 namespace sluice {
 namespace {
@@ -28,8 +29,8 @@ int64_t rows_of(const MlpOptions& options, int64_t step) {
   return step % 5 == 4 ? options.batch / 2 - 1 : options.batch;
 }
 
-Trained train(const MlpOptions& options, const std::string& config, int64_t steps) {
-  Session session(testing::mlp(tables().ops, options), parse_config(config, "test.toml"), tables());
+Trained train(const MlpOptions& options, const std::string& config, int64_t steps, const StartPlan& start = {}) {
+  Session session(testing::mlp(tables().ops, options), parse_config(config, "test.toml"), tables(), start);
   uint64_t seed = 1;
   for (auto& variable : session.job().graph.variables)
     session.set_variable(
@@ -151,6 +152,68 @@ TEST_P(Equality, SgdWithMomentum) {
 
 INSTANTIATE_TEST_SUITE_P(Placements, Equality, ::testing::ValuesIn(placements()),
                          [](auto& info) { return info.param.name; });
+
+// The same plan over several processes' floors, one client thread driving all: what crosses is packed and copied.
+class Split : public ::testing::TestWithParam<std::tuple<Placement, int>> {
+ protected:
+  const Placement& placement() const { return std::get<0>(GetParam()); }
+  StartPlan start() const { return testing::split_over(tables(), std::get<1>(GetParam()), testing::copying); }
+};
+
+TEST_P(Split, Float64IsTheProof) {
+  auto options = options_of(DType::float64);
+  static const Trained single = train(options, "", 20);
+  expect_equal(train(options, placement().config, 20, start()), single, 1e-9, 1e-9);
+}
+
+TEST_P(Split, SimulatedDevicesWithRandomDelays) {
+  auto options = options_of(DType::float64);
+  static const Trained single = train(options, "", 6);
+  expect_equal(train(options, placement().config + "[device]\nkind = \"sim\"\n", 6, start()), single, 1e-9, 1e-9);
+}
+
+TEST_P(Split, OneActorAnOp) {
+  auto options = options_of(DType::float64);
+  static const Trained single = train(options, "", 6);
+  expect_equal(train(options, placement().config + "[debug]\ncoalesce = false\n", 6, start()), single, 1e-9, 1e-9);
+}
+
+// Values set between steps reach readers in other processes, which hold copies of the old ones.
+TEST_P(Split, VariablesAreSetBetweenSteps) {
+  auto options = options_of(DType::float64);
+  auto losses = [&](const std::string& config, const StartPlan& start) {
+    Session session(testing::mlp(tables().ops, options), parse_config(config, "test.toml"), tables(), start);
+    std::vector<double> losses;
+    for (uint64_t round = 0; round < 3; ++round) {
+      uint64_t seed = 10 * round;
+      for (auto& variable : session.job().graph.variables)
+        session.set_variable(variable.name,
+                             testing::random_array(
+                                 options.dtype, sizes_of(session.job().graph.type(variable.value).shape), seed++, 0.4));
+      for (int64_t step = 0; step < 2; ++step) {
+        session.feed(testing::mlp_batch(options, step, options.batch));
+        session.grant(1);
+        losses.push_back(testing::values_of(session.wait_step(std::chrono::seconds(60))->outputs.at("loss")).at(0));
+      }
+      session.drain();
+    }
+    return losses;
+  };
+  static const std::vector<double> single = losses("", {});
+  auto got = losses(placement().config, start());
+  for (size_t i = 0; i < single.size(); ++i) EXPECT_NEAR(got[i], single[i], 1e-9) << i;
+}
+
+std::vector<Placement> spread() {
+  auto all = placements();
+  all.erase(all.begin(), all.begin() + 2);  // those on one device
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, Split, ::testing::Combine(::testing::ValuesIn(spread()), ::testing::Values(2, 4)),
+                         [](auto& info) {
+                           return std::get<0>(info.param).name + "_on_" + std::to_string(std::get<1>(info.param));
+                         });
 
 // The reference itself is real training: it learns.
 TEST(Equality, TheSingleRunLearns) {
