@@ -215,7 +215,13 @@ class Lowering {
   // In the order of ports and peers, alike in every process.
   std::vector<Edge> edges_of(const PlanActor& actor, int rank) {
     std::vector<Edge> edges;
-    for (auto& port : actor.in)
+    std::vector<Port> ports = actor.in;
+    for (auto& move : actor.moves) {  // constants have no ports
+      int reg = plan_.tensors[size_t(move.from)].reg;
+      auto same = [&](const Port& port) { return port.reg == reg; };
+      if (reg >= 0 && is_constant(reg) && std::none_of(ports.begin(), ports.end(), same)) ports.push_back({reg, 1});
+    }
+    for (auto& port : ports)
       for (int peer : peers(actor, rank, port.reg)) edges.push_back({port, peer, peer == rank ? 0 : next_wire_++});
     return edges;
   }
@@ -292,6 +298,8 @@ class Lowering {
     for (auto& move : actor.moves) {
       auto &from = plan_.tensors[size_t(move.from)], &to = plan_.tensors[size_t(move.to)];
       if (from.reg != edge.port.reg) continue;
+      auto heard = peers_of(placed(from), placed(to), rank);
+      if (!std::binary_search(heard.begin(), heard.end(), edge.peer)) continue;
       bool ragged = std::any_of(from.type.shape.begin(), from.type.shape.end(),
                                 [](const Dim& dim) { return dim.sym != fixed_sym; });
       require(!ragged || edge.port.period == 1, "the move '" + actor.name + "' takes a micro-batch more than once");

@@ -8,6 +8,7 @@
 
 #include "launcher/session.h"
 #include "tests/models.h"
+#include "tests/split.h"
 
 namespace sluice {
 namespace {
@@ -96,9 +97,9 @@ class ModelMaker {
         made = build_.op(random_.chance(50) ? "add" : "subtract", {build_.op("tanh", {x}), other});
         break;
       }
-      case 7: {  // a tied square weight, used twice
-        TensorId w =
-            build_.variable(fmt::format("tied{}", layers_++), {DType::float64, fixed_shape({width, width})}, true);
+      case 7: {  // a tied square weight, used twice; some are frozen
+        TensorId w = build_.variable(fmt::format("tied{}", layers_++), {DType::float64, fixed_shape({width, width})},
+                                     random_.chance(60));
         made =
             build_.op("matmul", {build_.op("tanh", {build_.op("matmul", {x, w})}), build_.op("matrix_transpose", {w})});
         break;
@@ -151,8 +152,10 @@ struct Trained {
   std::map<std::string, std::vector<double>> weights;
 };
 
-Trained train(const Model& model, const std::string& config) {
-  Session session(model.job, parse_config(config, "fuzz.toml"), tables());
+Trained train(const Model& model, const std::string& config, int processes) {
+  StartPlan start;
+  if (processes > 1) start = testing::split_over(tables(), processes, testing::copying);
+  Session session(model.job, parse_config(config, "fuzz.toml"), tables(), start);
   uint64_t seed = 1;
   for (auto& variable : model.job.graph.variables)
     session.set_variable(
@@ -189,10 +192,11 @@ TEST(EquivalenceFuzz, EveryPlanOfARandomModelEqualsOneDevice) {
     Model model;
     ModelMaker(random, model).run();
     std::string config = random_config(random, model);
-    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, config));
+    int processes = 1 + int(random.pick(4));
+    SCOPED_TRACE(fmt::format("seed {}, {} processes\n{}", seed, processes, config));
     Trained many;
     try {
-      many = train(model, config);
+      many = train(model, config, processes);
     } catch (const Error& error) {
       // A model may be too short to cut, or lack what a rule names; everything else is our fault.
       ASSERT_EQ(error.code(), Code::usage) << error.what();
@@ -200,7 +204,7 @@ TEST(EquivalenceFuzz, EveryPlanOfARandomModelEqualsOneDevice) {
       continue;
     }
     auto clip = config.find("clip_norm") != config.npos ? "[train]\nclip_norm = 0.1\n" : "";
-    Trained one = train(model, clip);
+    Trained one = train(model, clip, 1);
     ASSERT_EQ(many.outputs.size(), one.outputs.size());
     for (size_t i = 0; i < one.outputs.size(); ++i)
       ASSERT_TRUE(near(many.outputs[i], one.outputs[i])) << "output " << i;
