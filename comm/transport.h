@@ -59,6 +59,9 @@ class Transport {
   // Takes what has arrived, on the caller's thread: workers that spin call it between looks at their inboxes. Any
   // thread, also at once; false: there was nothing. A transport with a thread of its own needs no such calls.
   virtual bool poll() { return false; }
+  // Between spin(true) and spin(false) of a thread it calls poll() all the time: while any does, peers need not wake
+  // the transport's own thread. spin(false) takes what came meanwhile.
+  virtual void spin(bool) {}
   // After it no callback runs any more.
   virtual void close() = 0;
   virtual int64_t bytes_sent() const = 0;  // over links between ranks, for figures
@@ -66,8 +69,7 @@ class Transport {
 
 std::unique_ptr<Transport> make_inproc();
 
-// ---- transports between processes
-// ------------------------------------------------------------------------------------
+// ---- transports between processes ----------------------------------------------------------------------------------
 
 // What the processes of a run know of each other before any data flows; it comes over the authenticated control plane.
 struct ProcessGroup {
@@ -75,10 +77,13 @@ struct ProcessGroup {
   std::vector<int> process_of_rank;
   uint64_t run = 0;               // stands in every header: what belongs to another run is dropped
   std::array<uint8_t, 32> key{};  // each data connection proves it before anything it sends counts
-  // A peer is gone or has said nothing for too long. Called once a peer, on any thread; must only post.
+  // A peer is gone or has said nothing for too long. Called once a peer, on any thread; must only post. A peer that has
+  // closed its side in good order is no loss.
   std::function<void(int process, const std::string& why)> on_lost;
   // Silence after which a peer counts as lost; pings go several times as often.
   int silence_ms_max = 6000;
+  // A transport's own thread looks so long for arrivals before it sleeps; only where cores are free.
+  int spin_us = 0;
 };
 
 class ProcessTransport : public Transport {

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transport of one process: an arrival is the sender's own memory, handed over on the sender's thread.
-//
-// Wires are found in a table that grows by replacement: readers take no lock, and old tables live until the end (they
-// are at most as large as the last). Nothing is allocated after the wires are open.
+// Nothing is allocated after the wires are open.
 #include <array>
 #include <atomic>
-#include <bit>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
-#include "comm/transport.h"
+#include "comm/wire_table.h"
 
 namespace sluice {
 
@@ -27,26 +24,6 @@ struct Line {
   explicit Line(const Wire& w) : wire(w), busy(w.slots) {}
 };
 
-// Open addressing on the wire's id; at most half full.
-struct Table {
-  std::vector<std::atomic<Line*>> places;
-  explicit Table(size_t size) : places(size) {}
-
-  Line* find(uint32_t id) const {
-    size_t mask = places.size() - 1;
-    for (size_t i = spread(id) & mask;; i = (i + 1) & mask) {
-      Line* line = places[i].load(std::memory_order_acquire);
-      if (!line || line->wire.id == id) return line;
-    }
-  }
-  void add(Line* line) {
-    size_t mask = places.size() - 1, i = spread(line->wire.id) & mask;
-    while (places[i].load(std::memory_order_relaxed)) i = (i + 1) & mask;
-    places[i].store(line, std::memory_order_release);
-  }
-  static size_t spread(uint32_t id) { return (id * 0x9E3779B97F4A7C15ull) >> 32; }
-};
-
 // Counters that many threads add to; each thread mostly has a cache line of its own.
 struct alignas(64) Stripe {
   std::atomic<int64_t> inside{0}, bytes{0};
@@ -54,7 +31,6 @@ struct alignas(64) Stripe {
 
 class Inproc final : public Transport {
  public:
-  Inproc() { grow(64); }
   ~Inproc() override { close(); }
   std::string_view name() const override { return "inproc"; }
   bool in_place() const override { return true; }
@@ -122,17 +98,16 @@ class Inproc final : public Transport {
   }
 
   Line& open_line(uint32_t id) {
-    Line* line = table_.load(std::memory_order_acquire)->find(id);
+    Line* line = lines_.find(id);
     check(line && line->sender && line->receiver, "a wire is used before both its ends are open");
     return *line;
   }
 
   Line& line_of(const Wire& wire, bool Line::*end) {
-    std::string what = "wire " + std::to_string(wire.id) + " (rank " + std::to_string(wire.from_rank) + " to " +
-                       std::to_string(wire.to_rank) + ")";
+    std::string what = text_of(wire);
     if (closed_.load()) throw Error(Code::failed, what + " is opened on a closed transport");
     if (wire.slots == 0) throw Error(Code::value, what + " has no slots, so nothing could ever be sent");
-    if (Line* line = table_.load()->find(wire.id)) {
+    if (Line* line = lines_.find(wire.id)) {
       if (line->*end) throw Error(Code::value, what + " is opened twice: its id is taken");
       auto& other = line->wire;
       if (other.from_rank != wire.from_rank || other.to_rank != wire.to_rank || other.slots != wire.slots ||
@@ -140,24 +115,11 @@ class Inproc final : public Transport {
         throw Error(Code::value, what + " differs at its two ends");
       return *line;
     }
-    lines_.push_back(std::make_unique<Line>(wire));
-    if (2 * lines_.size() > tables_.back()->places.size())
-      grow(2 * tables_.back()->places.size());
-    else
-      tables_.back()->add(lines_.back().get());
-    return *lines_.back();
-  }
-
-  void grow(size_t size) {
-    tables_.push_back(std::make_unique<Table>(size));
-    for (auto& line : lines_) tables_.back()->add(line.get());
-    table_.store(tables_.back().get(), std::memory_order_release);
+    return lines_.add(std::make_unique<Line>(wire));
   }
 
   std::mutex opening_;
-  std::vector<std::unique_ptr<Line>> lines_;
-  std::vector<std::unique_ptr<Table>> tables_;
-  std::atomic<Table*> table_{nullptr};
+  WireTable<Line> lines_;
   std::array<Stripe, 16> stripes_;
   std::atomic<bool> closed_{false};
 };
