@@ -132,8 +132,9 @@ class Chain {
       bool allowed = output == 0 && i < 32 && (def->alias >> i & 1);
       for (auto& state : def->states) allowed |= state.input == int(i) && state.output == output;
       auto &in = at(op.in[i]), &out = at(t);
-      bool fits = in.offset == out.offset && in.bytes == out.bytes && in.layout == out.layout &&
-                  bytes_of(in.type.dtype) == bytes_of(out.type.dtype);
+      // An operand that is broadcast is read again after the first element is written.
+      bool fits = in.offset == out.offset && in.layout == out.layout && in.type.shape == out.type.shape &&
+                  in.sbp == out.sbp && bytes_of(in.type.dtype) == bytes_of(out.type.dtype);
       if (!allowed || !fits) return false;
     }
     return def != nullptr;

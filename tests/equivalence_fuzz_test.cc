@@ -187,7 +187,9 @@ bool near(const std::vector<double>& a, const std::vector<double>& b) {
 TEST(EquivalenceFuzz, EveryPlanOfARandomModelEqualsOneDevice) {
   bool soak = std::getenv("SLUICE_SOAK") != nullptr;
   uint64_t cases = soak ? 5000 : 120, refused = 0;
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  uint64_t first = 0;
+  if (const char* text = std::getenv("SLUICE_FUZZ_SEED")) first = std::strtoull(text, nullptr, 10), cases = first + 1;
+  for (uint64_t seed = first; seed < cases; ++seed) {
     Random random(seed);
     Model model;
     ModelMaker(random, model).run();
@@ -210,7 +212,7 @@ TEST(EquivalenceFuzz, EveryPlanOfARandomModelEqualsOneDevice) {
       ASSERT_TRUE(near(many.outputs[i], one.outputs[i])) << "output " << i;
     for (auto& [name, values] : one.weights) ASSERT_TRUE(near(many.weights.at(name), values)) << name;
   }
-  EXPECT_LT(refused, cases / 4);
+  EXPECT_LE(refused, cases / 4);
 }
 
 }  // namespace

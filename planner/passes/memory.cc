@@ -60,7 +60,10 @@ class Scratch {
     blocks_.push_back({plan_.tensors[size_t(tensor)].bytes, o, o});
   }
 
-  // An input whose buffer output 0 may take: it dies here, nothing else of this op reads it, and the sizes agree.
+  // Rounded sizes tell nothing: a broadcast operand is read again after the first element is written.
+  static bool same_elements(const PlanTensor& a, const PlanTensor& b) { return a.type == b.type && a.sbp == b.sbp; }
+
+  // An input whose buffer output 0 may take: it dies here, nothing else of this op reads it, and the elements agree.
   int alias_of(int tensor, int o) const {
     auto& op = actor_.ops[size_t(o)];
     auto& def = state_.tables.ops.at(op.op);
@@ -70,7 +73,7 @@ class Scratch {
       if (((def.alias >> i) & 1) && once && block_of_.count(root) && last_use(root) == o &&
           plan_.tensors[size_t(op.in[i])].layout == "row" &&
           plan_.tensors[size_t(root)].bytes == plan_.tensors[size_t(tensor)].bytes &&
-          plan_.tensors[size_t(root)].type.dtype == plan_.tensors[size_t(tensor)].type.dtype)
+          same_elements(plan_.tensors[size_t(op.in[i])], plan_.tensors[size_t(tensor)]))
         return root;
     }
     return -1;
