@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 
 packages="g++ cmake ninja-build pkg-config ccache python3 python3-dev python3-venv
   libcaf-dev capnproto libcapnp-dev libopenblas-openmp-dev libhwy-dev libtomlplusplus-dev libcli11-dev libfmt-dev
-  nlohmann-json3-dev zlib1g-dev libssl-dev libxxhash-dev libgtest-dev libgmock-dev dataset-fashion-mnist"
+  nlohmann-json3-dev zlib1g-dev libssl-dev libxxhash-dev libucx-dev libgtest-dev libgmock-dev
+  dataset-fashion-mnist"
 python_packages="numpy==2.4.6 pytest==9.2.0 nanobind==3.1.0 scikit-build-core==1.1.2 mypy==2.4.1"
 
 missing=""

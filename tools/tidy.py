@@ -31,11 +31,13 @@ LIBRARIES = [  # what is included, and the pattern of files that may
     (r"openssl/", r"base/hmac\.cc$"),
     (r"CLI/", r"launcher/.*\.(cc|h)$"),
     (r"cblas\.h", r"(kernels|bench)/.*\.cc$"),
+    (r"(ucp|uct|ucs)/", r"comm/ucx/library\.h$"),
 ]
 WORDS = [  # pattern, why, files that may
     (r"\w*[Ss]ingleton\b", "a singleton", r"$^"),
     (r"\bREGISTER_\w+", "a registry macro", r"$^"),
-    (r"\bgetenv\b", "getenv outside of config and launcher", r"(config|launcher|tests)/"),
+    # A user's own UCX_* wins over what the transport sets.
+    (r"\bgetenv\b", "getenv outside of config and launcher", r"(config|launcher|tests)/|comm/ucx/library\.cc$"),
     # Handed straight to a smart pointer it is none; CAF and nanobind take ownership of what they are given.
     (r"(?<![\w.(])new\s+(?!\()[A-Za-z_:]", "a bare new expression", r"python/.*\.cc$|actors/host_caf\.cc$"),
     (r"\b(TODO|FIXME|XXX)\b(?!\([a-z]+\): )", "write TODO(kind): why", r"$^"),
