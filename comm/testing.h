@@ -12,8 +12,8 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
@@ -124,11 +124,31 @@ class Ends {
   std::vector<std::pair<void*, HostMemory*>> held_;
 };
 
-// Process 1 of two, forked before anything runs here. `body` gets its connected transport; when it returns, the process
-// ends without a goodbye.
+// Words between two processes, beside what is tested.
+class Talk {
+ public:
+  explicit Talk(int fd) : fd_(fd) {}
+  Talk(const Talk&) = delete;
+  ~Talk() { ::close(fd_); }
+  void say(const std::string& word) {
+    if (::send(fd_, word.data(), word.size(), MSG_NOSIGNAL) < 0) throw Error(Code::failed, "the other process is gone");
+  }
+  std::string hear() {
+    std::string word(5000, '\0');
+    ssize_t size = ::recv(fd_, word.data(), word.size(), 0);
+    if (size <= 0) throw Error(Code::failed, "the other process is gone");
+    return word.substr(0, size_t(size));
+  }
+
+ private:
+  int fd_;
+};
+
+// Process 1 of two, forked before this one has threads. `body` gets its connected transport; when it returns, the
+// process ends without a goodbye.
 class ForkedPeer {
  public:
-  using Body = std::function<void(ProcessTransport&)>;
+  using Body = std::function<void(ProcessTransport&, Talk&)>;
   ForkedPeer(const TransportKind& kind, const ProcessGroup& group, const Body& body) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
@@ -136,52 +156,44 @@ class ForkedPeer {
     if (pid_ == 0) {
       ::close(ends[0]);
       run(kind, group, body, ends[1]);
-      _exit(0);
     }
     ::close(ends[1]);
-    talk_ = ends[0];
+    talk_.emplace(ends[0]);
   }
-  ~ForkedPeer() {
-    end(SIGKILL);
-    ::close(talk_);
-  }
+  ~ForkedPeer() { end(); }
   void connect(ProcessTransport& mine) {
-    std::string address = mine.address();
-    if (::send(talk_, address.data(), address.size(), MSG_NOSIGNAL) < 0) std::abort();
-    mine.connect({"", hear(talk_)});
+    talk_->say(mine.address());
+    mine.connect({"", talk_->hear()});
   }
+  Talk& talk() { return *talk_; }
   void signal(int number) { kill(pid_, number); }
-  void end(int number) {
+  void end() {
     if (pid_ <= 0) return;
-    kill(pid_, number);
+    kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
     pid_ = 0;
   }
 
  private:
-  static std::string hear(int talk) {
-    std::string text(4096, '\0');
-    ssize_t size = ::recv(talk, text.data(), text.size(), 0);
-    return text.substr(0, size > 0 ? size_t(size) : 0);
-  }
-  static void run(const TransportKind& kind, ProcessGroup group, const Body& body, int talk) {
+  [[noreturn]] static void run(const TransportKind& kind, ProcessGroup group, const Body& body, int fd) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     group.process = 1;
     group.on_lost = nullptr;
     try {
+      Talk talk(fd);
       auto transport = kind.between(group);
-      std::string address = transport->address();
-      if (::send(talk, address.data(), address.size(), MSG_NOSIGNAL) < 0) return;
-      transport->connect({hear(talk), ""});
-      body(*transport);
+      talk.say(transport->address());
+      transport->connect({talk.hear(), ""});
+      body(*transport, talk);
+      _exit(0);  // before the transport could say goodbye
     } catch (const std::exception& error) {
       fprintf(stderr, "the forked peer: %s\n", error.what());
     }
-    _exit(0);
+    _exit(1);
   }
 
   pid_t pid_ = 0;
-  int talk_ = -1;
+  std::optional<Talk> talk_;
 };
 
 }  // namespace sluice::testing
