@@ -205,10 +205,12 @@ class Move final : public Body {
     return base + step.offset;
   }
 
-  void run_hop(const Hop& hop, const Ends& ends) const {
+  void run_hop(const Hop& hop, const Ends& ends) {
     std::byte* to = actor_.out_data(size_t(ends.out)) + ends.to_tensor->offset;
     if (hop.zero && hop.bytes) std::memset(to, 0, hop.bytes);
-    for (auto& step : hop.steps) run_piece(step.piece, ends.to.type.dtype, from(step, ends), to);
+    pieces_.clear();
+    for (auto& step : hop.steps) pieces_.push_back({&step.piece, from(step, ends)});
+    run_pieces(pieces_, ends.to.type.dtype, to);
   }
 
   void launch(const Hop& hop, const Ends& ends) {
@@ -227,6 +229,7 @@ class Move final : public Body {
   Device& device_;
   std::vector<Ends> ends_;
   std::vector<Inbound> inbound_;
+  std::vector<PieceFrom> pieces_;  // of the hop that runs
   Windows<Program> windows_;
 };
 

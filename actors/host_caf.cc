@@ -40,9 +40,13 @@ class Worker final : public caf::execution_unit {
   }
   void join() { thread_.join(); }
   bool spins() const { return spin_; }
-  // One look between two spins, at what other processes have sent.
-  void look_around() {
-    if (!world_.poll_transports()) __builtin_ia32_pause();
+  // Looks until `found` or for some time, also at what other processes have sent: those need not wake anybody then.
+  template <class Found>
+  void spin(Found&& found) {
+    world_.spin_transports(true);
+    for (int spins = spins_max; spins > 0 && !found(); --spins)
+      if (!world_.poll_transports()) __builtin_ia32_pause();
+    world_.spin_transports(false);
   }
   bool has_more() const { return !local_.empty() || any_.load(std::memory_order_acquire); }  // its own thread's
 
@@ -93,9 +97,7 @@ class Worker final : public caf::execution_unit {
   }
 
   void fetch() {
-    for (int spins = spin_ ? spins_max : 0; local_.empty() && spins > 0 && !any_.load(std::memory_order_acquire);
-         --spins)
-      look_around();
+    if (spin_ && local_.empty()) spin([this] { return any_.load(std::memory_order_acquire); });
     std::unique_lock lock(mutex_);
     if (local_.empty()) {
       sleeping_ = true;
@@ -195,11 +197,8 @@ class StreamJob final : public caf::resumable, public caf::ref_counted {
   // Spins on the stream's own inbox while its worker has nothing else: a message then needs no wake-up.
   bool mail_comes() {
     stream_.tell_if_caught_up();
-    for (int spins = spins_max; spins > 0 && !home_.has_more(); --spins) {
-      if (stream_.has_mail()) return true;
-      home_.look_around();
-    }
-    return false;
+    home_.spin([this] { return home_.has_more() || stream_.has_mail(); });
+    return stream_.has_mail();
   }
 
   Stream& stream_;

@@ -94,6 +94,10 @@ bool World::poll_transports() {
   return any;
 }
 
+void World::spin_transports(bool begins) {
+  for (auto* transport : polled) transport->spin(begins);
+}
+
 void World::tell_client() {
   std::lock_guard lock(mutex);
   ++changes;

@@ -109,6 +109,7 @@ struct World {
   // The transport between two ranks of which one at least is here.
   Transport& between(int from_rank, int to_rank) const;
   bool poll_transports();  // for workers that spin: true: something arrived
+  void spin_transports(bool begins);
   void tell_client();
   void fail(Failure failed);  // any thread
   void decide_failure();      // the supervisor: takes what is in `failures`

@@ -72,5 +72,12 @@ struct Exchange {
 Exchange exchange_of(const PlacedType& from, const PlacedType& to, int rank, const Window& window);
 // Runs one piece on host memory.
 void run_piece(const Piece& piece, DType dtype, const void* from, void* to);
+// Runs the pieces of an exchange in their order. Those that meet in one place are combined in one pass over it, so that
+// memory is written once; the result is that of run_piece one by one, bit by bit.
+struct PieceFrom {
+  const Piece* piece = nullptr;
+  const void* from = nullptr;
+};
+void run_pieces(std::span<const PieceFrom> pieces, DType dtype, void* to);
 
 }  // namespace sluice

@@ -171,5 +171,39 @@ TEST(RunPiece, EmptyAndScalarPieces) {
   EXPECT_EQ(to, 5);
 }
 
+// Pieces that meet are combined in one pass: the same bits as one by one, for every dtype and kind of reduction, short
+// and long, aligned or not, with pieces that stand alone between them.
+template <class T>
+void expect_same_bits(DType dtype, Sbp::Kind reduce, int64_t n, int64_t shift, int sources) {
+  std::vector<std::vector<T>> from(size_t(sources), std::vector<T>(size_t(n + shift)));
+  for (size_t s = 0; s < from.size(); ++s)
+    for (size_t i = 0; i < from[s].size(); ++i) from[s][i] = T((i * 7 + s * 13) % 31 * (s % 2 ? 0.37 : 1.1));
+  std::vector<Piece> pieces;
+  for (int s = 0; s < sources; ++s) pieces.push_back({s, s > 0, reduce, {{shift, n}}, {{1, n}}, {n + shift}, {n + 2}});
+  pieces.push_back({0, false, reduce, {{0, 1}}, {{0, 1}}, {n + shift}, {n + 2}});
+  std::vector<T> one(size_t(n + 2), T(5)), all = one;
+  std::vector<PieceFrom> together;
+  for (auto& piece : pieces) {
+    run_piece(piece, dtype, from[size_t(piece.peer)].data(), one.data());
+    together.push_back({&piece, from[size_t(piece.peer)].data()});
+  }
+  run_pieces(together, dtype, all.data());
+  EXPECT_EQ(std::memcmp(one.data(), all.data(), one.size() * sizeof(T)), 0)
+      << name_of(dtype) << " " << int(reduce) << " n=" << n << " shift=" << shift << " sources=" << sources;
+}
+
+TEST(Piece, ThoseThatMeetAreCombinedInOnePass) {
+  for (auto reduce : {Sbp::P, Sbp::Pmax, Sbp::Pmin})
+    for (int64_t n : {1, 31, 32, 33, 2048, 5000})
+      for (int64_t shift : {0, 1, 3})
+        for (int sources : {1, 2, 3, 5}) {
+          expect_same_bits<float>(DType::float32, reduce, n, shift, sources);
+          expect_same_bits<double>(DType::float64, reduce, n, shift, sources);
+          expect_same_bits<int64_t>(DType::int64, reduce, n, shift, sources);
+          expect_same_bits<uint16_t>(DType::bfloat16, reduce, n, shift, sources);
+        }
+  for (int64_t shift : {0, 1}) expect_same_bits<float>(DType::float32, Sbp::P, (int64_t(1) << 20) + 77, shift, 3);
+}
+
 }  // namespace
 }  // namespace sluice
