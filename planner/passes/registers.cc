@@ -19,6 +19,7 @@ class Registers {
     readers_.resize(plan_.tensors.size());
     for (auto& item : state_.items)
       for (int t : item.in) readers_[size_t(state_.root[size_t(t)])].insert(item.actor);
+    find_levels(writer);
     for (size_t v = 0; v < state_.variable_value.size(); ++v) make_variable(v, writer);
     for (size_t t = 0; t < plan_.tensors.size(); ++t)
       if (state_.root[t] == int(t) && plan_.tensors[t].reg < 0 && writer[t] >= 0) make_for(int(t), writer[t]);
@@ -33,6 +34,26 @@ class Registers {
   }
 
  private:
+  bool accumulated(const Item& item) const {
+    return item.kind == Item::Kind::op && op_of(state_, item).rate == Rate::accumulate && item.micro;
+  }
+
+  // An actor's level is how many whole-step sums lie before it: it begins when the last of them is complete, so what
+  // comes from a lower level waits for it with all micro-batches of the step.
+  void find_levels(const std::vector<int>& writer) {
+    level_.resize(plan_.actors.size());
+    for (bool more = true; more;) {  // as often as there are levels, and once more
+      more = false;
+      for (size_t t = 0; t < plan_.tensors.size(); ++t) {
+        if (state_.root[t] != int(t) || writer[t] < 0) continue;
+        auto& item = state_.items[size_t(writer[t])];
+        int level = level_[size_t(item.actor)] + accumulated(item);
+        for (int reader : readers_[t])
+          if (reader != item.actor && level_[size_t(reader)] < level) level_[size_t(reader)] = level, more = true;
+      }
+    }
+  }
+
   void make_variable(size_t v, const std::vector<int>& writer) {
     int value = state_.variable_value[v], next = state_.variable_next[v];
     PlanRegister reg{.name = state_.graph().variables[v].name, .cls = plan_.tensors[size_t(value)].cls};
@@ -57,7 +78,7 @@ class Registers {
     to.erase(item.actor);
     bool outside = item.kind != Item::Kind::op;  // sources, feeds and hops always write registers
     if (to.empty() && !outside) return;
-    bool accumulates = item.kind == Item::Kind::op && op_of(state_, item).rate == Rate::accumulate && item.micro;
+    bool accumulates = accumulated(item);
     auto [at, fresh] = groups_.emplace(std::tuple(item.actor, to, accumulates), int(plan_.registers.size()));
     if (fresh) {
       PlanRegister reg{.name = plan_.tensors[size_t(tensor)].name, .cls = item.cls};
@@ -85,6 +106,8 @@ class Registers {
     int alive = state_.stages - (item.cls < state_.stages ? plan_.classes[size_t(item.cls)].stage : 0);
     if (state_.config.schedule.value == "gpipe") alive = state_.micro_batches;
     alive = std::min(alive, state_.micro_batches);
+    if (std::any_of(to.begin(), to.end(), [&](int a) { return level_[size_t(a)] > level_[size_t(item.actor)]; }))
+      return state_.micro_batches;
     if (outside) return alive + 1;
     if (stashed) return alive;
     return producer.phase == Phase::forward && state_.stages > 1 ? 2 : 1;
@@ -112,6 +135,7 @@ class Registers {
   PlanState& state_;
   Plan& plan_;
   std::vector<std::set<int>> readers_;  // by root tensor: actors
+  std::vector<int> level_;              // by actor
   std::map<std::tuple<int, std::set<int>, bool>, int> groups_;
   std::set<int> sums_;  // registers of accumulated values: one token a step from a producer that fires more often
 };
@@ -124,7 +148,9 @@ extern constinit const PassDef registers{
     .name = "registers",
     .doc =
         "Puts what passes between actors into registers and gives each its slots: S - s for what stage s keeps for "
-        "backward (1F1B), 1 + staleness for variables, 2 for what comes from outside, else 1.",
+        "backward (1F1B), 1 + staleness for variables, 2 for what comes from outside, all micro-batches where the "
+        "reader waits for a sum "
+        "over the step, else 1.",
     .run = run,
 };
 
