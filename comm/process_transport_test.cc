@@ -23,7 +23,8 @@ using testing::Queue;
 using testing::Talk;
 using testing::TransportKind;
 
-constexpr TransportKind between_processes[] = {{"shm", nullptr, make_shm}};
+constexpr TransportKind between_processes[] = {
+    {"shm", nullptr, make_shm}, {"ucx", nullptr, [](const ProcessGroup& group) { return make_ucx(group, ""); }}};
 
 class EveryProcessTransport : public ::testing::TestWithParam<TransportKind> {
  protected:

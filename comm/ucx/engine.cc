@@ -15,6 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr int ticks_of_silence = 6;
+constexpr int connect_silences = 5;  // others may start much later
 constexpr auto bye_max = std::chrono::milliseconds(500);
 constexpr int empty_turns_max = 100;  // wake-ups for nothing before the thread rests for a moment
 
@@ -73,16 +74,16 @@ void UcxEngine::connect(const std::vector<std::string>& addresses) {
   addresses_ = std::move(wanted);
   inbox_.push(connect_task_);
   auto finished = [&] { return connect_done_ || closed_ || !connect_failure_.empty(); };
-  bool in_time = connected_.wait_for(lock, std::chrono::milliseconds(options_.connect_ms_max), finished);
+  auto patience = std::chrono::milliseconds(connect_silences * int64_t(group_.silence_ms_max));
+  bool in_time = connected_.wait_for(lock, patience, finished);
   if (connect_done_) return;
   if (!connect_failure_.empty()) throw Error(Code::failed, connect_failure_);
   if (in_time) throw Error(Code::cancelled, "the transport was closed while it was being connected");
   std::string who;
-  for (int p : unproved_) who += (who.empty() ? "" : ", ") + std::to_string(p);
+  for (int p : unproved_) who += (who.empty() ? "process " : ", process ") + std::to_string(p);
   throw Error(Code::failed,
-              "processes that did not answer with this run's key in " + std::to_string(options_.connect_ms_max / 1000) +
-                  " s over UCX: " + who,
-              {}, "look whether they run, with the same run and key, and whether a firewall lies between the hosts");
+              "no answer with this run's key in " + std::to_string(patience.count()) + " ms over UCX from " + who, {},
+              "look whether they run, with the same run and key, and whether a firewall lies between the hosts");
 }
 
 bool UcxEngine::reaches(int process) const {
@@ -252,7 +253,9 @@ void UcxEngine::lose(Peer& peer) {
 }
 
 void UcxEngine::fail(Peer& peer) {
-  if (!std::exchange(peer.failed, true)) peer.out.fail(peer.broken.empty() ? "the transport is closed" : peer.broken);
+  std::string why = "the transport is closed";
+  if (!peer.broken.empty()) why = "process " + std::to_string(peer.process) + " is lost: " + peer.broken;
+  if (!std::exchange(peer.failed, true)) peer.out.fail(why);
 }
 
 // Waits until the others know, so that they do not take the end of the connection for a loss. Data is not waited for.

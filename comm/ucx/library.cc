@@ -16,12 +16,13 @@ namespace {
 
 constexpr const char* file_name = "libucp.so.0";
 
-// What UCX's constructors read. They would take over SIGSEGV and SIGBUS, hook malloc, and warn on standard error.
+// What UCX's constructors read. They would take over SIGSEGV and SIGBUS, hook malloc, and write
+// to standard output about peers that are gone.
 constexpr std::array<std::pair<const char*, const char*>, 5> process_settings{{
     {"UCX_HANDLE_ERRORS", "none"},
     {"UCX_ERROR_SIGNALS", ""},
     {"UCX_MEM_EVENTS", "n"},
-    {"UCX_LOG_LEVEL", "error"},
+    {"UCX_LOG_LEVEL", "fatal"},
     {"UCX_WARN_UNUSED_ENV_VARS", "n"},
 }};
 
