@@ -148,6 +148,24 @@ TEST(NamelessFile, IsReadByChildrenOfOurUser) {
   EXPECT_EQ(output_of(process), "secret");
 }
 
+TEST(Process, DiesWithUs) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  pid_t launcher = fork();
+  if (launcher == 0) {
+    Process process(shell("exec sleep 1000"));
+    pid_t pid = process.pid();
+    [[maybe_unused]] auto done = write(ends[1], &pid, sizeof pid);
+    pause();
+  }
+  pid_t child = 0;
+  ASSERT_EQ(read(ends[0], &child, sizeof child), ssize_t(sizeof child));
+  close(ends[0]), close(ends[1]);
+  kill(launcher, SIGKILL);
+  EXPECT_TRUE(is_gone(child));
+  waitpid(launcher, nullptr, 0);
+}
+
 TEST(Guard, EndsQuietlyWithUs) {
   std::string folder = std::filesystem::temp_directory_path() / "sluice_guard_XXXXXX";
   ASSERT_TRUE(mkdtemp(folder.data()));
