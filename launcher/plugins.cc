@@ -14,20 +14,26 @@ namespace {
 
 constexpr size_t ops_max = 10'000;
 
-uint64_t hash_of_file(const std::string& path) {
+std::filesystem::path found(const std::string& path) {
+  std::error_code failure;
+  auto full = std::filesystem::canonical(path, failure);
+  if (failure) throw Error(Code::not_found, fmt::format("no plug-in {}", path), {}, "check [plugins] ops");
+  return full;
+}
+
+}  // namespace
+
+uint64_t hash_of_plugin(const std::string& name) {
+  std::string path = found(name);
   std::ifstream file(path, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
   if (!file.good() && !file.eof()) throw Error(Code::io, "cannot read the plug-in " + path);
   return XXH64(bytes.data(), bytes.size(), 0);
 }
 
-}  // namespace
-
 Plugin load_plugin(const std::string& path) {
-  std::error_code failure;
-  auto full = std::filesystem::canonical(path, failure);
-  if (failure) throw Error(Code::not_found, fmt::format("no plug-in {}", path), {}, "check [plugins] ops");
-  Plugin plugin{full.string(), hash_of_file(full.string()), {}};
+  auto full = found(path);
+  Plugin plugin{full.string(), hash_of_plugin(full.string()), {}};
   void* object = dlopen(full.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!object) throw Error(Code::io, fmt::format("cannot load the plug-in {}: {}", path, dlerror()));
   using Table = const OpDef* const* (*)(size_t*);

@@ -21,5 +21,7 @@ struct Plugin {
 // Throws Error(not_found | io): no such file, no such symbol, an absurd table. The object stays loaded for good, since
 // its constants are used by every plan made from then on.
 Plugin load_plugin(const std::string& path);
+// Of the file, without loading it: whether it is the one that a plan was made with. Throws Error(not_found | io).
+uint64_t hash_of_plugin(const std::string& path);
 
 }  // namespace sluice
