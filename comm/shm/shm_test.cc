@@ -244,6 +244,46 @@ INSTANTIATE_TEST_SUITE_P(Doorbells, Forged, ::testing::ValuesIn(forgeries), [](c
   return name;
 });
 
+// A wire between the transport and process 2: process 1 has no business with either of its ends.
+TEST(HostileToThird, CannotSpeakForAnother) {
+  for (Kind kind : {Kind::arrival, Kind::release}) {
+    Losses losses;
+    auto group = [&](int process) {
+      ProcessGroup made = group_of(process, &losses);
+      made.processes = 3;
+      made.process_of_rank = {0, 1, 2};
+      return made;
+    };
+    auto transport = make_shm(group(0)), honest = make_shm(group(2));
+    Shared page = make_shared_memory("hostile", sizeof(Page));
+    Door door = open_door();
+    std::vector<std::string> addresses{transport->address(), door.name, honest->address()};
+    Fd socket;
+    std::thread two([&] { honest->connect({addresses[0], "", ""}); });
+    std::thread one([&] {
+      auto met = meet(
+          group(1), std::move(door), {addresses[0], "", ""}, [&](int) { return page.fd.get(); },
+          std::chrono::seconds(60));
+      socket = std::move(met[0].socket);
+    });
+    transport->connect({"", addresses[1], addresses[2]});
+    one.join();
+    two.join();
+    Wire in{.id = 1, .from_rank = 2, .to_rank = 0, .slots = 1}, out{.id = 2, .from_rank = 0, .to_rank = 2, .slots = 1};
+    transport->open_receiver(in, [](const Arrival&) { ADD_FAILURE(); });
+    transport->open_sender(out, [](uint32_t) { ADD_FAILURE(); });
+    honest->open_receiver(out, [](const Arrival&) {});
+    transport->send(2, 0, {}, nullptr, 0, nullptr);
+    shm::Place& place = reinterpret_cast<Page*>(page.memory.data())->places[0];
+    place.bell = {.kind = kind, .wire = kind == Kind::arrival ? 1u : 2u};
+    place.turn.store(1);
+    send_message(socket, std::as_bytes(std::span("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16)));
+    EXPECT_EQ(losses.take().first, 1);
+    transport->close();
+    honest->close();
+  }
+}
+
 TEST_F(Hostile, SegmentsThatAreNoneLoseIt) {
   Fd unsealed(memfd_create("test", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(unsealed.get(), 1 << 20), 0);
@@ -328,6 +368,30 @@ TEST(Door, StrangersHarmNobody) {
   b.reset();
   EXPECT_LE(descriptors(), before) << "what strangers pass is not kept";
   EXPECT_EQ(losses.size(), 0u);
+}
+
+// Whoever is dialled proves the key first: without it, it gets neither a proof nor memory.
+TEST(Door, AListenerWithoutTheKeyGetsNothing) {
+  auto transport = make_shm(group_of(0, nullptr));
+  Door door = open_door();
+  Fd guest, passed;
+  std::vector<std::byte> words(4096);
+  size_t size = 0;
+  std::thread other([&] {
+    while (!(guest = accept_guest(door.socket))) std::this_thread::yield();
+    while (receive_message(guest, words, size) == Received::nothing) std::this_thread::yield();
+    send_message(guest, std::span(words).first(64));
+    while (receive_message(guest, words, size, &passed) == Received::nothing) std::this_thread::yield();
+  });
+  try {
+    transport->connect({"", door.name});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("another key"), std::string::npos) << error.what();
+  }
+  other.join();
+  EXPECT_EQ(size, 0u);
+  EXPECT_FALSE(passed);
 }
 
 TEST(Door, NamesLieInNoFileSystem) {
