@@ -152,9 +152,9 @@ struct Trained {
   std::map<std::string, std::vector<double>> weights;
 };
 
-Trained train(const Model& model, const std::string& config, int processes) {
+Trained train(const Model& model, const std::string& config, int processes, const testing::Crossing& crossing) {
   StartPlan start;
-  if (processes > 1) start = testing::split_over(tables(), processes, testing::copying);
+  if (processes > 1) start = testing::split_over(tables(), processes, crossing);
   Session session(model.job, parse_config(config, "fuzz.toml"), tables(), start);
   uint64_t seed = 1;
   for (auto& variable : model.job.graph.variables)
@@ -195,10 +195,12 @@ TEST(EquivalenceFuzz, EveryPlanOfARandomModelEqualsOneDevice) {
     ModelMaker(random, model).run();
     std::string config = random_config(random, model);
     int processes = 1 + int(random.pick(4));
-    SCOPED_TRACE(fmt::format("seed {}, {} processes\n{}", seed, processes, config));
+    int64_t hosts = random.pick(10);  // most: none, what crosses is copied within this process
+    auto crossing = hosts < 3 ? testing::over_hosts(int(hosts)) : testing::Crossing(testing::copying);
+    SCOPED_TRACE(fmt::format("seed {}, {} processes, {}\n{}", seed, processes, hosts, config));
     Trained many;
     try {
-      many = train(model, config, processes);
+      many = train(model, config, processes, crossing);
     } catch (const Error& error) {
       // A model may be too short to cut, or lack what a rule names; everything else is our fault.
       ASSERT_EQ(error.code(), Code::usage) << error.what();
@@ -206,7 +208,7 @@ TEST(EquivalenceFuzz, EveryPlanOfARandomModelEqualsOneDevice) {
       continue;
     }
     auto clip = config.find("clip_norm") != config.npos ? "[train]\nclip_norm = 0.1\n" : "";
-    Trained one = train(model, clip, 1);
+    Trained one = train(model, clip, 1, {});
     ASSERT_EQ(many.outputs.size(), one.outputs.size());
     for (size_t i = 0; i < one.outputs.size(); ++i)
       ASSERT_TRUE(near(many.outputs[i], one.outputs[i])) << "output " << i;

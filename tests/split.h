@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "launcher/session.h"
 
@@ -87,6 +88,40 @@ inline std::vector<std::vector<std::shared_ptr<Transport>>> copying(int processe
   for (int p = 0; p < processes; ++p)
     for (int q = 0; q < processes; ++q) to[size_t(p)].push_back(p == q ? nullptr : all);
   return to;
+}
+
+// Processes of `hosts` hosts, in blocks: shared memory within one, UCX between two. 1: one host; 0: a host a process.
+inline Crossing over_hosts(int hosts) {
+  return [hosts](int processes, const std::vector<int>& of_rank) {
+    auto host_of = [=](int p) { return hosts == 0 ? p : p * hosts / processes; };
+    std::vector<ProcessGroup> groups;
+    for (int p = 0; p < processes; ++p) {
+      ProcessGroup group{.process = p, .processes = processes, .process_of_rank = of_rank, .run = 11};
+      group.on_lost = [](int, const std::string&) {};
+      group.silence_ms_max = 60'000;
+      groups.push_back(group);
+    }
+    std::vector<std::shared_ptr<Transport>> none(static_cast<size_t>(processes));
+    std::vector<std::vector<std::shared_ptr<Transport>>> to(none.size(), none);
+    auto join = [&](auto make, auto reaches) {
+      std::vector<std::shared_ptr<ProcessTransport>> transports;
+      std::vector<std::thread> threads;
+      for (auto& group : groups) transports.push_back(make(group));
+      for (int p = 0; p < processes; ++p) {
+        std::vector<std::string> addresses;
+        for (int q = 0; q < processes; ++q)
+          addresses.push_back(q != p && reaches(p, q) ? transports[size_t(q)]->address() : "");
+        threads.emplace_back([transport = transports[size_t(p)], addresses] { transport->connect(addresses); });
+        for (int q = 0; q < processes; ++q)
+          if (!addresses[size_t(q)].empty()) to[size_t(p)][size_t(q)] = transports[size_t(p)];
+      }
+      for (auto& thread : threads) thread.join();
+    };
+    auto near = [&](int p, int q) { return host_of(p) == host_of(q); };
+    join([](auto& group) { return make_shm(group); }, near);
+    if (hosts != 1) join([](auto& group) { return make_ucx(group, ""); }, [&](int p, int q) { return !near(p, q); });
+    return to;
+  };
 }
 
 class SplitRuntime final : public Runtime {
