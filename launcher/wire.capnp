@@ -160,9 +160,49 @@ interface Caller {
   ping @0 () -> ();
 }
 
+# ---- submitted jobs (cluster/jobs.h)
+
+struct PartBytes {
+  part @0 :UInt8;
+  bytes @1 :Int64;
+}
+
+struct JobCall {
+  kind @0 :UInt8;
+  id @1 :Int64;
+  part @2 :UInt8;
+  offset @3 :Int64;
+  name @4 :Text;
+  steps @5 :Int64;
+  bytes @6 :List(PartBytes);
+  data @7 :Data;
+}
+
+struct JobStatus {
+  id @0 :Int64;
+  name @1 :Text;
+  state @2 :UInt8;
+  why @3 :Text;
+  devices @4 :Int64;
+  exitCode @5 :Int32;
+  submittedS @6 :Int64;
+  endedS @7 :Int64;
+  logBytes @8 :Int64;
+  resultBytes @9 :Int64;
+}
+
+struct JobReply {
+  failure @0 :Failure;
+  id @1 :Int64;
+  jobs @2 :List(JobStatus);
+  data @3 :Data;
+  last @4 :Bool;
+}
+
 interface ClientGate {
   ping @0 () -> ();
   join @1 (client :Caller) -> (silenceMs :Int32);
   start @2 (request :Request, events :Events) -> (failure :Failure, run :Run);
   workers @3 () -> (workers :List(WorkerInfo));
+  job @4 (call :JobCall) -> (reply :JobReply);
 }

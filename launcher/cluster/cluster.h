@@ -121,6 +121,9 @@ struct RunRequest {
   std::function<void()> while_waiting;                       // called now and then until it runs; may throw
 };
 
+struct JobCall;
+struct JobReply;
+
 class Cluster {  // a connection; thread rule: any thread; a Runtime that it started: one client thread
  public:
   explicit Cluster(const Credentials& credentials);  // throws Error: not reached, refused
@@ -133,10 +136,12 @@ class Cluster {  // a connection; thread rule: any thread; a Runtime that it sta
   // Submitted jobs (store.h). Parts are uploaded from files in chunks; submission.bytes is set from these files.
   int64_t submit(Submission submission, const std::map<JobPart, std::string>& files);
   std::vector<JobStatus> jobs();
-  JobBytes read_job(int64_t id, JobPart part, int64_t offset);  // at most a chunk of 4 MiB
+  JobBytes read_job(int64_t id, JobPart part, int64_t offset);  // at most a chunk
   void cancel_job(int64_t id);
 
  private:
+  struct JobReply ask(const struct JobCall& call);  // jobs.h
+  struct JobReply ask_checked(const struct JobCall& call);
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };

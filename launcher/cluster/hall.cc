@@ -62,7 +62,7 @@ class RunServer final : public wire::Run::Server {
 // What a client may do.
 class ClientGateServer final : public wire::ClientGate::Server {
  public:
-  ClientGateServer(Hall& hall, uint64_t peer) : hall_(hall), peer_(peer) {}
+  ClientGateServer(Hall& hall, uint64_t peer) : hall_(hall), peer_(peer), jobs_(hall.options().store) {}
   kj::Promise<void> ping(PingContext) override { return kj::READY_NOW; }
   kj::Promise<void> join(JoinContext context) override {
     hall_.client_joined(peer_, context.getParams().getClient());
@@ -87,10 +87,16 @@ class ClientGateServer final : public wire::ClientGate::Server {
     for (kj::uint i = 0; i < list.size(); ++i) put(list[i], all[i]);
     return kj::READY_NOW;
   }
+  kj::Promise<void> job(JobContext context) override {
+    JobCall call = guarded([&] { return job_call_of(context.getParams().getCall()); });
+    put(context.getResults().initReply(), jobs_.answer(call));
+    return kj::READY_NOW;
+  }
 
  private:
   Hall& hall_;
   uint64_t peer_;
+  JobDesk jobs_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "launcher/cluster/cluster.h"
 #include "launcher/cluster/messages.h"
 
 namespace sluice {
@@ -29,7 +30,8 @@ File open_file(const std::string& path) {
 JobReply JobDesk::answer(const JobCall& call) {
   JobReply reply;
   try {
-    if (!store_) throw Error(Code::usage, "this coordinator takes no jobs", {}, "submit to one of `sluice coordinator`");
+    if (!store_)
+      throw Error(Code::usage, "this coordinator takes no jobs", {}, "submit to one of `sluice coordinator`");
     take(call, reply);
   } catch (const Error& error) {
     reply.error = error;
@@ -47,11 +49,13 @@ JobUpload& JobDesk::upload(int64_t id) {
 
 void JobDesk::take(const JobCall& call, JobReply& reply) {
   switch (call.kind) {
-    case JobCall::open:
+    case JobCall::open: {
       if (uploads_.size() >= uploads_max) throw Error(Code::value, "too many uploads at once");
+      auto upload = store_->open(call.submission);
       reply.id = ++uploads_made_;
-      uploads_[reply.id] = store_->open(call.submission);
+      uploads_[reply.id] = std::move(upload);
       return;
+    }
     case JobCall::write: return upload(call.id).write(call.part, call.data);
     case JobCall::finish: {
       upload(call.id);
@@ -60,9 +64,7 @@ void JobDesk::take(const JobCall& call, JobReply& reply) {
       return;
     }
     case JobCall::list: reply.jobs = store_->jobs(); return;
-    case JobCall::read:
-      reply.bytes = store_->read(call.id, call.part, call.offset, int64_t(chunk_bytes_max));
-      return;
+    case JobCall::read: reply.bytes = store_->read(call.id, call.part, call.offset, int64_t(chunk_bytes_max)); return;
     case JobCall::cancel: return store_->cancel(call.id);
     case JobCall::kinds: break;
   }

@@ -7,6 +7,7 @@
 #include <capnp/rpc-twoparty.h>
 #include <capnp/rpc.h>
 
+#include "launcher/cluster/jobs.h"
 #include "launcher/cluster/loop.h"
 #include "launcher/cluster/messages.h"
 #include "launcher/wire.capnp.h"
@@ -59,6 +60,10 @@ void put(wire::Addresses::Builder to, const Addresses& addresses);
 Addresses addresses_of(wire::Addresses::Reader from);
 void put(wire::WorkerInfo::Builder to, const WorkerInfo& info);
 WorkerInfo worker_of(wire::WorkerInfo::Reader from);
+void put(wire::JobCall::Builder to, const JobCall& call);
+JobCall job_call_of(wire::JobCall::Reader from);
+void put(wire::JobReply::Builder to, const JobReply& reply);
+JobReply job_reply_of(wire::JobReply::Reader from);
 
 kj::ArrayPtr<const kj::byte> bytes_of(const std::vector<std::byte>& bytes);
 std::vector<std::byte> vector_of(capnp::Data::Reader bytes);
