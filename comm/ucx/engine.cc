@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 namespace {
 
@@ -19,32 +19,9 @@ constexpr int connect_silences = 5;  // others may start much later
 constexpr auto bye_max = std::chrono::milliseconds(500);
 constexpr int empty_turns_max = 100;  // wake-ups for nothing before the thread rests for a moment
 
-// An address: this, the process, what UCX gave.
-constexpr char address_mark[8] = {'s', 'l', 'u', 'i', 'c', 'e', 'u', '1'};
-constexpr size_t address_head = sizeof address_mark + 2 * sizeof(uint32_t);
-constexpr size_t address_bytes_max = 4096;
-
-std::string wrap(int process, const std::string& address) {
-  uint32_t fields[2] = {uint32_t(process), sum_of(address.data(), address.size())};
-  std::string text(address_mark, sizeof address_mark);
-  text.append(reinterpret_cast<const char*>(fields), sizeof fields);
-  return text + address;
-}
-
-// UCX believes an address that it gets: a damaged one must not reach it.
-std::string unwrap(int process, const std::string& text) {
-  uint32_t fields[2] = {};
-  if (text.size() > address_head) std::memcpy(fields, text.data() + sizeof address_mark, sizeof fields);
-  if (text.size() <= address_head || text.size() > address_bytes_max ||
-      std::memcmp(text.data(), address_mark, sizeof address_mark) != 0 || fields[0] != uint32_t(process) ||
-      fields[1] != sum_of(text.data() + address_head, text.size() - address_head))
-    throw Error(Code::value, "the address of process " + std::to_string(process) + " is none of its UCX transport");
-  return text.substr(address_head);
-}
-
 }  // namespace
 
-UcxEngine::UcxEngine(const ProcessGroup& group, const std::string& interface, const UcxOptions& options, WireEnds& ends)
+Engine::Engine(const ProcessGroup& group, const std::string& interface, const UcxOptions& options, WireEnds& ends)
     : group_(group),
       options_(options),
       ends_(ends),
@@ -53,20 +30,20 @@ UcxEngine::UcxEngine(const ProcessGroup& group, const std::string& interface, co
     throw Error(Code::value, "process " + std::to_string(group.process) + " of " + std::to_string(group.processes) +
                                  " cannot have a transport");
   port_ = std::make_unique<Port>(*this, interface, group.processes);
-  address_ = wrap(group.process, port_->address());
+  address_ = wrap_address(group.process, port_->address());
   for (int p = 0; p < group.processes; ++p)
     peers_.push_back(p == group.process ? nullptr : std::make_unique<Peer>(group_, p, options.chunk_bytes));
   next_tick_ = Clock::now() + tick_every_;
   thread_ = std::thread([this] { run(); });
 }
 
-void UcxEngine::connect(const std::vector<std::string>& addresses) {
+void Engine::connect(const std::vector<std::string>& addresses) {
   if (addresses.size() != peers_.size())
     throw Error(Code::value, "there are " + std::to_string(peers_.size()) + " processes, and the addresses of " +
                                  std::to_string(addresses.size()));
   std::vector<std::string> wanted(addresses.size());
   for (size_t p = 0; p < addresses.size(); ++p)
-    if (peers_[p] && !addresses[p].empty()) wanted[p] = unwrap(int(p), addresses[p]);
+    if (peers_[p] && !addresses[p].empty()) wanted[p] = unwrap_address(int(p), addresses[p]);
   std::unique_lock lock(mutex_);
   check(!connecting_, "a transport is connected twice");
   if (closed_) throw Error(Code::failed, "a closed transport is connected");
@@ -86,19 +63,19 @@ void UcxEngine::connect(const std::vector<std::string>& addresses) {
               "look whether they run, with the same run and key, and whether a firewall lies between the hosts");
 }
 
-bool UcxEngine::reaches(int process) const {
+bool Engine::reaches(int process) const {
   std::lock_guard lock(mutex_);
   return connect_done_ && size_t(process) < addresses_.size() && !addresses_[size_t(process)].empty();
 }
 
-bool UcxEngine::push_unless_closed(Task& task) {
+bool Engine::push_unless_closed(Task& task) {
   std::lock_guard lock(mutex_);  // what is pushed before closed_ is pushed before the stop
   if (closed_) return false;
   inbox_.push(task);
   return true;
 }
 
-void UcxEngine::close() {
+void Engine::close() {
   check(std::this_thread::get_id() != thread_.get_id(), "a transport is closed inside its own callback");
   std::lock_guard closing(closing_);
   if (!thread_.joinable()) return;
@@ -111,11 +88,11 @@ void UcxEngine::close() {
   thread_.join();
 }
 
-void UcxEngine::run() {
+void Engine::run() {
   auto active = Clock::now();
   for (int empty_turns = 0; !stopping_;) {
-    bool work = take_tasks();
-    work |= port_->progress() > 0;
+    bool work = port_->progress() > 0;
+    work |= take_tasks();
     work |= flush_dirty();
     work |= lose_broken();
     auto now = Clock::now();
@@ -131,7 +108,7 @@ void UcxEngine::run() {
   shut();
 }
 
-bool UcxEngine::take_tasks() {
+bool Engine::take_tasks() {
   InboxNode* node = inbox_.take();
   if (!node) return false;
   while (node) {
@@ -160,7 +137,7 @@ bool UcxEngine::take_tasks() {
   return true;
 }
 
-void UcxEngine::begin_connect() {
+void Engine::begin_connect() {
   std::vector<std::string> addresses;
   {
     std::lock_guard lock(mutex_);
@@ -187,11 +164,11 @@ void UcxEngine::begin_connect() {
   }
 }
 
-void UcxEngine::touch(Peer& peer) {
+void Engine::touch(Peer& peer) {
   if (!std::exchange(peer.dirty, true)) dirty_.push_back(&peer);
 }
 
-bool UcxEngine::flush_dirty() {
+bool Engine::flush_dirty() {
   if (dirty_.empty()) return false;
   for (Peer* peer : std::exchange(dirty_, {})) {
     peer->dirty = false;
@@ -201,7 +178,7 @@ bool UcxEngine::flush_dirty() {
 }
 
 // Silence is counted in turns of this thread, so a stop of this very process blames nobody.
-void UcxEngine::tick() {
+void Engine::tick() {
   next_tick_ = Clock::now() + tick_every_;
   for (auto& peer : peers_) {
     if (peer && peer->lost) fail(*peer);  // at the latest: UCX may keep what it held
@@ -213,31 +190,31 @@ void UcxEngine::tick() {
   }
 }
 
-void UcxEngine::sleep(Clock::time_point until) {
-  if (!inbox_.will_sleep()) return;
+void Engine::sleep(Clock::time_point until) {
+  if (!dirty_.empty() || !inbox_.will_sleep()) return;
   bool rests = until < next_tick_;
+  pollfd wait[2] = {{inbox_.descriptor(), POLLIN, 0}, {port_->descriptor(), POLLIN, 0}};
   if (rests || port_->arm()) {
     auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-    pollfd wait[2] = {{inbox_.descriptor(), POLLIN, 0}, {port_->descriptor(), POLLIN, 0}};
     poll(wait, rests ? 1 : 2, int(std::clamp<int64_t>(left, 0, 60'000)));
   }
-  inbox_.awake();
+  inbox_.awake(wait[0].revents != 0);
 }
 
-void UcxEngine::breaks(Peer& peer, std::string why) {
+void Engine::breaks(Peer& peer, std::string why) {
   if (peer.lost || !peer.broken.empty()) return;
   peer.broken = std::move(why);
   broken_.push_back(&peer);
 }
 
-bool UcxEngine::lose_broken() {
+bool Engine::lose_broken() {
   bool any = !broken_.empty();
   for (Peer* peer : std::exchange(broken_, {})) lose(*peer);
   return any;
 }
 
 // Outside of UCX's callbacks, where an end-point may not be closed.
-void UcxEngine::lose(Peer& peer) {
+void Engine::lose(Peer& peer) {
   peer.lost = true;
   if (peer.endpoint) port_->close(std::exchange(peer.endpoint, nullptr));
   std::string why = "process " + std::to_string(peer.process) + " is lost: " + peer.broken;
@@ -252,14 +229,14 @@ void UcxEngine::lose(Peer& peer) {
   if (connected && !peer.left && group_.on_lost) group_.on_lost(peer.process, why);
 }
 
-void UcxEngine::fail(Peer& peer) {
+void Engine::fail(Peer& peer) {
   std::string why = "the transport is closed";
   if (!peer.broken.empty()) why = "process " + std::to_string(peer.process) + " is lost: " + peer.broken;
   if (!std::exchange(peer.failed, true)) peer.out.fail(why);
 }
 
 // Waits until the others know, so that they do not take the end of the connection for a loss. Data is not waited for.
-void UcxEngine::say_bye() {
+void Engine::say_bye() {
   std::vector<Peer*> waiting;
   for (auto& peer : peers_) {
     if (!peer || !peer->proved || peer->lost || peer->left) continue;
@@ -277,7 +254,7 @@ void UcxEngine::say_bye() {
   }
 }
 
-void UcxEngine::shut() {
+void Engine::shut() {
   say_bye();
   for (auto& peer : peers_)
     if (peer && peer->endpoint) port_->close(std::exchange(peer->endpoint, nullptr));
@@ -286,4 +263,4 @@ void UcxEngine::shut() {
     if (peer) fail(*peer);
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

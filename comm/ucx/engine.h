@@ -27,7 +27,7 @@
 #include "comm/ucx/ucx.h"
 #include "comm/wire_table.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 struct WireEnds {
   WireTable<OutWire> out;
@@ -51,10 +51,10 @@ class Pool {
   std::vector<T*> free_;
 };
 
-class UcxEngine final : public PortUser {
+class Engine final : public PortUser {
  public:
-  UcxEngine(const ProcessGroup& group, const std::string& interface, const UcxOptions& options, WireEnds& ends);
-  ~UcxEngine() override { close(); }
+  Engine(const ProcessGroup& group, const std::string& interface, const UcxOptions& options, WireEnds& ends);
+  ~Engine() override { close(); }
 
   std::string address() const { return address_; }
   void connect(const std::vector<std::string>& addresses);
@@ -163,4 +163,4 @@ class UcxEngine final : public PortUser {
   std::thread thread_;
 };
 
-}  // namespace sluice
+}  // namespace sluice::ucx

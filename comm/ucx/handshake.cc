@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace sluice {
+namespace sluice::ucx {
 
 Handshake::Handshake(const ProcessGroup& group, int peer)
     : key_(group.key), run_(group.run), process_(group.process), peer_(peer) {
@@ -43,4 +43,4 @@ bool Handshake::accept(const Proof& proof) {
   return true;
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

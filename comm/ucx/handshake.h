@@ -16,7 +16,7 @@
 #include "base/hmac.h"
 #include "comm/transport.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 using Nonce = std::array<uint8_t, 16>;
 
@@ -45,4 +45,4 @@ class Handshake {
   uint64_t session_ = 0;
 };
 
-}  // namespace sluice
+}  // namespace sluice::ucx

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 Inbox::Inbox() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (descriptor_ < 0)
@@ -28,8 +28,9 @@ InboxNode* Inbox::take() {
   return oldest;
 }
 
-void Inbox::awake() {
+void Inbox::awake(bool was_written) {
   sleeping_.store(false);
+  if (!was_written) return;
   uint64_t count = 0;
   [[maybe_unused]] ssize_t got = read(descriptor_, &count, sizeof count);
 }
@@ -39,4 +40,4 @@ void Inbox::write_descriptor() {
   [[maybe_unused]] ssize_t put = write(descriptor_, &one, sizeof one);
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

@@ -6,7 +6,7 @@
 #pragma once
 #include <atomic>
 
-namespace sluice {
+namespace sluice::ucx {
 
 struct InboxNode {
   InboxNode* after = nullptr;
@@ -38,7 +38,7 @@ class Inbox {
     return false;
   }
   int descriptor() const { return descriptor_; }  // readable: awake
-  void awake();                                   // after sleeping
+  void awake(bool was_written);                   // after sleeping; whether the descriptor was readable
 
  private:
   void write_descriptor();
@@ -48,4 +48,4 @@ class Inbox {
   int descriptor_ = -1;
 };
 
-}  // namespace sluice
+}  // namespace sluice::ucx

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "comm/wire_table.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 namespace {
 
@@ -139,4 +139,4 @@ CreditWords InWire::clear(InSlot& slot) {
   return {wire.id, slot.slot, slot.token};
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

@@ -18,7 +18,7 @@
 #include "comm/ucx/message.h"
 #include "comm/ucx/outgoing.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 struct InWire;
 
@@ -72,4 +72,4 @@ class InWire {
   uint64_t next_token_ = 0, next_refresh_ = 0;
 };
 
-}  // namespace sluice
+}  // namespace sluice::ucx

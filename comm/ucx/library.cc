@@ -2,7 +2,9 @@
 #include "comm/ucx/library.h"
 
 #include <dlfcn.h>
+#include <net/if.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -10,11 +12,9 @@
 
 #include "base/error.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 namespace {
-
-constexpr const char* file_name = "libucp.so.0";
 
 // What UCX's constructors read. They would take over SIGSEGV and SIGBUS, hook malloc, and write
 // to standard output about peers that are gone.
@@ -30,8 +30,7 @@ template <class Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (!function)
-    throw Error(Code::not_found, std::string(file_name) + " has no function " + name, {},
-                "install libucx0 1.13 or newer");
+    throw Error(Code::not_found, std::string("UCX has no function ") + name, {}, "install libucx0 1.13 or newer");
 }
 
 void check_version(void* library) {
@@ -53,20 +52,31 @@ bool has_infiniband() {
   return !none && devices != std::filesystem::directory_iterator();
 }
 
+// UCX is content with no interface at all, and then reaches nobody. Names with a colon are InfiniBand's, UCX's own.
+void check_interface(const std::string& list) {
+  for (size_t begin = 0; begin < list.size();) {
+    size_t end = std::min(list.find(',', begin), list.size());
+    std::string name = list.substr(begin, end - begin);
+    if (name.find(':') == std::string::npos && if_nametoindex(name.c_str()) == 0)
+      throw Error(Code::value, "there is no network interface " + name, {}, "`ip link` lists those of this machine");
+    begin = end + 1;
+  }
+}
+
 }  // namespace
 
-UcxLibrary load_ucx() {
-  if (void* loaded = dlopen(file_name, RTLD_NOLOAD | RTLD_NOW | RTLD_LOCAL))
+Library load_library(const char* file) {
+  if (void* loaded = dlopen(file, RTLD_NOLOAD | RTLD_NOW | RTLD_LOCAL))
     dlclose(loaded);
   else
     for (auto [name, value] : process_settings) setenv(name, value, 0);
   // It has threads and handlers of its own: once loaded it stays.
-  void* library = dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library)
     throw Error(Code::not_found, std::string("UCX, which carries data between hosts, cannot be loaded: ") + dlerror(),
                 {}, "install the package libucx0, or run all workers on one host");
   check_version(library);
-  UcxLibrary ucx{};
+  Library ucx{};
   find(library, "ucp_config_read", ucx.config_read);
   find(library, "ucp_config_modify", ucx.config_modify);
   find(library, "ucp_config_release", ucx.config_release);
@@ -90,7 +100,8 @@ UcxLibrary load_ucx() {
   return ucx;
 }
 
-ucp_context_h make_ucx_context(const UcxLibrary& ucx, const std::string& interface, int processes) {
+ucp_context_h make_context(const Library& ucx, const std::string& interface, int processes) {
+  check_interface(interface);
   ucp_config_t* config = nullptr;
   if (ucx.config_read(nullptr, nullptr, &config) != UCS_OK)
     throw Error(Code::usage, "UCX cannot read its settings", {}, "look at the variables UCX_* of the environment");
@@ -116,8 +127,8 @@ ucp_context_h make_ucx_context(const UcxLibrary& ucx, const std::string& interfa
     throw Error(Code::failed,
                 "UCX finds no network on interface " + (interface.empty() ? std::string("lo") : interface) + ": " +
                     ucx.status_string(status),
-                {}, "name an interface that `ip link` lists and that is up");
+                {}, "name an interface that is up and has an address: `ip address` lists them");
   return context;
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

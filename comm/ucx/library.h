@@ -2,15 +2,15 @@
 // UCX's functions. The library is loaded when the first transport is made: nothing links it, so that a machine without
 // it runs all that needs no network, and its environment is set before its constructors read it.
 // Invariant: a variable UCX_* of the user's own wins over ours.
-// Thread rule: load_ucx() from any thread, best before others read the environment; the table is a value.
+// Thread rule: load_library() from any thread, best before others read the environment; the table is a value.
 #pragma once
 #include <ucp/api/ucp.h>
 
 #include <string>
 
-namespace sluice {
+namespace sluice::ucx {
 
-struct UcxLibrary {
+struct Library {
   decltype(&ucp_config_read) config_read;
   decltype(&ucp_config_modify) config_modify;
   decltype(&ucp_config_release) config_release;
@@ -34,9 +34,9 @@ struct UcxLibrary {
 };
 
 // Throws Error that names the package when the library is missing or is not the one that the headers are of.
-UcxLibrary load_ucx();
+Library load_library(const char* file = "libucp.so.0");
 
 // A context over network transports only, bound to `interface` ("": loopback): processes of one host have `shm`.
-ucp_context_h make_ucx_context(const UcxLibrary& ucx, const std::string& interface, int processes);
+ucp_context_h make_context(const Library& ucx, const std::string& interface, int processes);
 
-}  // namespace sluice
+}  // namespace sluice::ucx

@@ -15,10 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/shape.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 enum class Kind : uint16_t { hello = 1, proof, ping, data, credits, refreshed, bye, bye_heard };
 
@@ -67,6 +68,11 @@ uint32_t sum_of(const void* data, size_t bytes);
 // Of a header that is followed by `slot`, or null.
 uint32_t header_sum_of(const MessageHeader& header, const SlotWords* slot);
 
+// A worker's address with the process that it is of. UCX believes an address that it gets: one that is damaged, or of
+// another process, must not reach it; unwrap throws Error.
+std::string wrap_address(int process, const std::string& address);
+std::string unwrap_address(int process, const std::string& text);
+
 // How many chunks make `total` bytes; at least one, which carries the slot's header.
 constexpr uint64_t chunks_of(uint64_t total, uint64_t chunk_bytes) {
   return total <= chunk_bytes ? 1 : (total - 1) / chunk_bytes + 1;
@@ -76,4 +82,4 @@ constexpr uint64_t bytes_of_chunk(uint64_t total, uint64_t chunk_bytes, uint64_t
   return total - begin < chunk_bytes ? total - begin : chunk_bytes;
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

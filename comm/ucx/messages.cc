@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "comm/ucx/engine.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 namespace {
 
@@ -20,7 +20,7 @@ constexpr size_t early_hellos_max = 4;
 
 // ---- out
 
-void UcxEngine::seal(Post& post, bool first) {
+void Engine::seal(Post& post, bool first) {
   MessageHeader& header = post.header.message;
   header.run = group_.run;
   header.from = uint32_t(group_.process);
@@ -28,7 +28,7 @@ void UcxEngine::seal(Post& post, bool first) {
   header.header_sum = header_sum_of(header, first ? &post.header.slot : nullptr);
 }
 
-void UcxEngine::send_control(Peer& peer, Kind kind, const void* text, size_t bytes, const MessageHeader& fields) {
+void Engine::send_control(Peer& peer, Kind kind, const void* text, size_t bytes, const MessageHeader& fields) {
   Post& post = posts_.take();
   auto* begin = static_cast<const std::byte*>(text);
   post.peer = &peer;
@@ -47,7 +47,7 @@ void UcxEngine::send_control(Peer& peer, Kind kind, const void* text, size_t byt
               post);
 }
 
-void UcxEngine::flush(Peer& peer) {
+void Engine::flush(Peer& peer) {
   for (size_t done = 0; done < peer.credits.size();) {
     size_t count = std::min(credits_in_message_max, peer.credits.size() - done);
     send_control(peer, Kind::credits, peer.credits.data() + done, count * sizeof(CreditWords));
@@ -61,7 +61,7 @@ void UcxEngine::flush(Peer& peer) {
   }
 }
 
-void UcxEngine::send_chunk(Peer& peer, const Chunk& chunk) {
+void Engine::send_chunk(Peer& peer, const Chunk& chunk) {
   Post& post = posts_.take();
   Transfer& transfer = *chunk.transfer;
   bool first = chunk.index == 0, sums = options_.payload_sum;
@@ -92,7 +92,7 @@ void UcxEngine::send_chunk(Peer& peer, const Chunk& chunk) {
   port_->send(peer.endpoint, message, post);
 }
 
-void UcxEngine::sent(PortTicket& ticket, const char* error) {
+void Engine::sent(PortTicket& ticket, const char* error) {
   Post& post = static_cast<Post&>(ticket);
   Peer& peer = *post.peer;
   --peer.flying;
@@ -104,18 +104,18 @@ void UcxEngine::sent(PortTicket& ticket, const char* error) {
   if (peer.out.waits()) touch(peer);
 }
 
-void UcxEngine::broken(int process, const char* why) {
+void Engine::broken(int process, const char* why) {
   breaks(*peers_[size_t(process)], std::string("its connection broke: ") + why);
 }
 
 // ---- in
 
-UcxEngine::Place UcxEngine::drop() {
+Engine::Place Engine::drop() {
   dropped_.fetch_add(1, std::memory_order_relaxed);
   return {};
 }
 
-UcxEngine::Place UcxEngine::arrived(std::span<const std::byte> head, const std::byte* data, size_t bytes) {
+Engine::Place Engine::arrived(std::span<const std::byte> head, const std::byte* data, size_t bytes) {
   bool first = head.size() == sizeof(FirstHeader);
   if (!first && head.size() != sizeof(MessageHeader)) return drop();
   FirstHeader header;
@@ -147,7 +147,7 @@ UcxEngine::Place UcxEngine::arrived(std::span<const std::byte> head, const std::
   return {};
 }
 
-void UcxEngine::on_hello(Peer& peer, const std::byte* data, size_t bytes) {
+void Engine::on_hello(Peer& peer, const std::byte* data, size_t bytes) {
   if (bytes != sizeof(Nonce) || ++peer.hellos > hellos_max) {
     drop();
     return;
@@ -162,7 +162,7 @@ void UcxEngine::on_hello(Peer& peer, const std::byte* data, size_t bytes) {
   }
 }
 
-void UcxEngine::on_proof(Peer& peer, const std::byte* data, size_t bytes) {
+void Engine::on_proof(Peer& peer, const std::byte* data, size_t bytes) {
   Proof proof;
   if (bytes != sizeof proof || peer.proved || !peer.endpoint) {
     drop();
@@ -181,8 +181,7 @@ void UcxEngine::on_proof(Peer& peer, const std::byte* data, size_t bytes) {
   if (connect_done_) connected_.notify_all();
 }
 
-UcxEngine::Place UcxEngine::on_data(Peer& peer, const FirstHeader& header, bool first, const std::byte* data,
-                                    size_t bytes) {
+Engine::Place Engine::on_data(Peer& peer, const FirstHeader& header, bool first, const std::byte* data, size_t bytes) {
   const MessageHeader& message = header.message;
   InWire* wire = ends_.in.find(message.wire);
   std::string why;
@@ -210,7 +209,7 @@ UcxEngine::Place UcxEngine::on_data(Peer& peer, const FirstHeader& header, bool 
   return {};
 }
 
-void UcxEngine::landed(PortTicket& ticket, const char* error) {
+void Engine::landed(PortTicket& ticket, const char* error) {
   Landing& landing = static_cast<Landing&>(ticket);
   Peer& peer = *landing.peer;
   const MessageHeader& message = landing.header;
@@ -224,13 +223,13 @@ void UcxEngine::landed(PortTicket& ticket, const char* error) {
   landings_.give(landing);
 }
 
-void UcxEngine::finish_chunk(Peer& peer, InWire& wire, InSlot& slot) {
+void Engine::finish_chunk(Peer& peer, InWire& wire, InSlot& slot) {
   uint64_t sequence = slot.sequence;
   if (wire.land(slot) && peer.endpoint)
     send_control(peer, Kind::refreshed, nullptr, 0, {.sequence = sequence, .wire = wire.wire.id, .slot = slot.slot});
 }
 
-void UcxEngine::on_credits(Peer& peer, const std::byte* data, size_t bytes) {
+void Engine::on_credits(Peer& peer, const std::byte* data, size_t bytes) {
   if (bytes == 0 || bytes % sizeof(CreditWords) != 0 || bytes > credits_in_message_max * sizeof(CreditWords))
     return breaks(peer, "it broke the protocol: credits of a wrong size");
   for (size_t at = 0; at < bytes; at += sizeof(CreditWords)) {
@@ -244,7 +243,7 @@ void UcxEngine::on_credits(Peer& peer, const std::byte* data, size_t bytes) {
   }
 }
 
-void UcxEngine::on_bye(Peer& peer, Kind kind) {
+void Engine::on_bye(Peer& peer, Kind kind) {
   if (kind == Kind::bye_heard && !stopping_) return breaks(peer, "it broke the protocol: nobody said bye to it");
   if (kind == Kind::bye && peer.endpoint) send_control(peer, Kind::bye_heard, nullptr, 0);
   peer.left = true;
@@ -252,11 +251,11 @@ void UcxEngine::on_bye(Peer& peer, Kind kind) {
     peer.out.fail("process " + std::to_string(peer.process) + " has closed its transport");
 }
 
-void UcxEngine::on_refreshed(Peer& peer, const MessageHeader& header) {
+void Engine::on_refreshed(Peer& peer, const MessageHeader& header) {
   OutWire* wire = ends_.out.find(header.wire);
   std::string why = !wire || wire->peer != peer.process ? "it acknowledged a wire that does not lead to it"
                                                         : peer.out.refreshed(*wire, header.slot, header.sequence);
   if (!why.empty()) breaks(peer, "it broke the protocol: " + why);
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

@@ -5,7 +5,7 @@
 
 #include "comm/wire_table.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 void Refresh::finish(std::string why) {
   std::lock_guard lock(mutex_);
@@ -128,4 +128,4 @@ std::string Outgoing::refreshed(OutWire& wire, uint32_t slot, uint64_t sequence)
   return "";
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

@@ -18,7 +18,7 @@
 #include "comm/ucx/inbox.h"
 #include "comm/ucx/message.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 // What other threads ask the progress thread to do.
 struct Task : InboxNode {
@@ -110,4 +110,4 @@ class Outgoing {
   std::vector<std::shared_ptr<Refresh>> refreshes_;  // that are waited for, or were when the peer was lost
 };
 
-}  // namespace sluice
+}  // namespace sluice::ucx

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 namespace {
 
@@ -12,7 +12,7 @@ constexpr unsigned message_id = 1;
 }  // namespace
 
 Port::Port(PortUser& user, const std::string& interface, int processes)
-    : user_(user), ucx_(load_ucx()), context_(make_ucx_context(ucx_, interface, processes)) {
+    : user_(user), ucx_(load_library()), context_(make_context(ucx_, interface, processes)) {
   try {
     make_worker();
   } catch (...) {
@@ -142,4 +142,4 @@ void Port::on_error(void* peer, ucp_ep_h, ucs_status_t status) {
   it.port->user_.broken(it.peer, it.port->ucx_.status_string(status));
 }
 
-}  // namespace sluice
+}  // namespace sluice::ucx

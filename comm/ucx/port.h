@@ -12,7 +12,7 @@
 
 #include "comm/ucx/library.h"
 
-namespace sluice {
+namespace sluice::ucx {
 
 class Port;
 // What the port's user keeps of a message on its way.
@@ -70,7 +70,7 @@ class Port {
   const char* error_of(ucs_status_t status) const { return status == UCS_OK ? nullptr : ucx_.status_string(status); }
 
   PortUser& user_;
-  UcxLibrary ucx_;
+  Library ucx_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int descriptor_ = -1;
@@ -78,4 +78,4 @@ class Port {
   std::vector<void*> closing_;
 };
 
-}  // namespace sluice
+}  // namespace sluice::ucx

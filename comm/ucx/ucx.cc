@@ -12,6 +12,8 @@
 
 namespace sluice {
 
+namespace ucx {
+
 namespace {
 
 class Ucx final : public UcxTransport {
@@ -112,14 +114,16 @@ class Ucx final : public UcxTransport {
   WireEnds ends_;
   std::atomic<bool> closed_{false};
   std::atomic<int64_t> bytes_sent_{0};
-  UcxEngine engine_;
+  Engine engine_;
 };
 
 }  // namespace
 
+}  // namespace ucx
+
 std::unique_ptr<UcxTransport> make_ucx(const ProcessGroup& group, const std::string& interface,
                                        const UcxOptions& options) {
-  return std::make_unique<Ucx>(group, interface, options);
+  return std::make_unique<ucx::Ucx>(group, interface, options);
 }
 
 std::unique_ptr<ProcessTransport> make_ucx(const ProcessGroup& group, const std::string& interface) {

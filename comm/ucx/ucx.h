@@ -11,7 +11,7 @@
 namespace sluice {
 
 struct UcxOptions {
-  bool payload_sum = true;  // of all data, not of headers only
+  bool payload_sum = true;                    // of all data, not of headers only
   uint64_t chunk_bytes = uint64_t(1) << 20;   // the same on all processes
   uint64_t window_bytes = uint64_t(4) << 20;  // of data that UCX holds for one peer: what control may wait behind
   uint64_t rendezvous_bytes_min = uint64_t(32) << 10;
