@@ -12,8 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr const char* later[] = {"coordinator", "worker",   "submit",     "jobs",  "logs",  "cancel",
-                                 "top",         "simulate", "checkpoint", "trace", "doctor"};
+constexpr const char* later[] = {"top", "simulate", "checkpoint", "trace", "doctor"};
 
 int refuse(const std::string& message, const std::string& next) {
   fmt::print(stderr, "sluice: error: {}\n", message);
@@ -66,6 +65,8 @@ int run(int argc, char** argv) {
   add_run(app, action);
   add_config(app, action);
   add_bench(app, action);
+  add_cluster(app, action);
+  add_jobs(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -85,6 +86,7 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const Error& error) {
     fmt::print(stderr, "sluice: error: {}\n", error.what());
+    if (dynamic_cast<const Unreachable*>(&error)) return exit_unreachable;
     if (error.code() == Code::cancelled) return exit_interrupted;
     return error.code() == Code::usage ? exit_usage : exit_failed;
   } catch (const std::bad_alloc&) {

@@ -10,4 +10,5 @@ NB_MODULE(_sluice, m) {
   bind_expr(m);
   bind_job(m);
   bind_data(m);
+  bind_cluster(m);
 }

@@ -14,6 +14,7 @@
 
 #include <mutex>
 
+#include "launcher/connector.h"
 #include "launcher/session.h"
 #include "python/expr.h"
 
@@ -57,11 +58,16 @@ struct BuiltJob {
   std::vector<std::pair<std::string, HostArrayPtr>> constants;
 };
 
-// A session with the tables it needs, for one caller at a time.
+// A session with what it needs, for one caller at a time. Without a connector it runs in this process.
 struct Running {
-  Running(Job job, Config config, TableSetPtr table_set)
-      : tables(std::move(table_set)), session(std::move(job), std::move(config), tables->tables) {}
+  Running(Job job, const Config& config, TableSetPtr table_set, std::shared_ptr<Connector> where = {},
+          const std::function<void()>& while_waiting = {})
+      : tables(std::move(table_set)),
+        connector(std::move(where)),
+        session(std::move(job), config, tables->tables,
+                connector ? connector->start_with(tables->tables, config, while_waiting) : StartPlan{}) {}
   TableSetPtr tables;
+  std::shared_ptr<Connector> connector;
   std::mutex mutex;
   Session session;
   int64_t granted = 0, taken = 0;  // steps: a signal may strike between any two lines of Python, but not in here
@@ -70,5 +76,6 @@ struct Running {
 void bind_expr(nb::module_& m);
 void bind_job(nb::module_& m);
 void bind_data(nb::module_& m);
+void bind_cluster(nb::module_& m);
 
 }  // namespace sluice

@@ -14,7 +14,7 @@
 #include "checkpoint/safetensors.h"
 #include "graph/job_file.h"
 #include "plan/plan.h"
-#include "tests/models.h"
+#include "tests/job_files.h"
 
 namespace sluice {
 namespace {
@@ -62,7 +62,7 @@ void expect(const std::string& arguments, int code, const std::string& text) {
 TEST_F(Command, RefusesWhatItDoesNotKnow) {
   expect("--hlep", 64, "sluice: error: unknown flag '--hlep'\n  next: did you mean '--help'?\n");
   expect("pln x.job", 64, "sluice: error: unexpected word 'pln'\n  next: did you mean 'plan'?\n");
-  expect("submit x.job", 64, "sluice: error: 'submit' is not supported yet\n  next: see: sluice --help\n");
+  expect("doctor", 64, "sluice: error: 'doctor' is not supported yet\n  next: see: sluice --help\n");
   expect("plan x.job --cofnig a", 64, "sluice: error: unknown flag '--cofnig'\n  next: did you mean '--config'?\n");
   expect("run x.py --zzz", 64, "sluice: error: unknown flag '--zzz'\n  next: see: sluice run --help\n");
   expect("plan x.job --devices many", 64,
@@ -94,8 +94,9 @@ std::string text_of_file(const std::string& path) {
 // To renew it: SLUICE_WRITE_GUIDE=1 build/release/command_test --gtest_filter=*Golden*
 TEST_F(Command, SurfaceIsTheGoldenOne) {
   std::string surface;
-  for (std::string sub : {"", "run ", "plan ", "config ", "config check ", "config print ", "config schema ", "bench ",
-                          "bench actors ", "bench step "})
+  for (std::string sub :
+       {"", "run ", "plan ", "config ", "config check ", "config print ", "config schema ", "bench ", "bench actors ",
+        "bench step ", "coordinator ", "worker ", "submit ", "jobs ", "logs ", "cancel "})
     surface += fmt::format("$ sluice {0}--help\n{1}\n", sub, sluice_command(sub + "--help").text);
   surface += "$ sluice config schema\n" + sluice_command("config schema").text;
   if (std::getenv("SLUICE_WRITE_GUIDE")) std::ofstream("tests/command_surface.txt") << surface;
@@ -153,35 +154,11 @@ TEST_F(Command, ExplainsAPlan) {
   EXPECT_NE(nothing.text.find("rule.toml:"), std::string::npos) << nothing.text;  // a pin that matches nothing
 }
 
-// 784-16-10 on the data set's files.
-Job classifier(const OpTable& ops) {
-  Job job;
-  job.name = "classifier";
-  job.graph.batch_bound = 64;
-  job.graph.sources.push_back({"idx", {{"path", "/usr/share/datasets/fashion-mnist"}, {"split", "test"}}, true});
-  Builder build(job.graph, ops);
-  TensorId x = build.input("x", {DType::float32, testing::batched(64, {28, 28})}, 0, 0);
-  TensorId y = build.input("y", {DType::int64, testing::batched(64, {})}, 0, 1);
-  x = build.op("reshape", {x}, {{"shape", testing::batched(64, {784})}});
-  TensorId h = build.op("relu", {testing::linear(build, "fc1", x, 784, 16, DType::float32)});
-  job.loss = build.op("cross_entropy", {testing::linear(build, "fc2", h, 16, 10, DType::float32), y});
-  job.graph.outputs.push_back({"loss", job.loss});
-  job.optimizer = "adam";
-  return job;
-}
-
 TEST_F(Command, RunsAJobsFileAndSavesItsWeights) {
   OpTable ops({builtin_ops().begin(), builtin_ops().end()});
-  Job job = classifier(ops);
+  Job job = testing::classifier(ops);
   save_job(job, path("net.job"));
-  std::vector<float> zeros(784 * 16, 0.01f);
-  std::vector<NamedArray> arrays;
-  for (auto& variable : job.graph.variables) {
-    auto dims = sizes_of(job.graph.type(variable.value).shape);
-    size_t n = size_t(numel(fixed_shape(dims)));
-    arrays.push_back({variable.name, DType::float32, dims, std::as_bytes(std::span(zeros).first(n))});
-  }
-  write_safetensors(path("first.safetensors"), arrays);
+  auto names = testing::write_weights(job, path("first.safetensors"));
 
   std::string run = "run " + path("net.job");
   Result none = sluice_command(run);
@@ -191,12 +168,12 @@ TEST_F(Command, RunsAJobsFileAndSavesItsWeights) {
   Result result = sluice_command(run + " --steps 5 --save " + path("last.safetensors"));
   ASSERT_EQ(result.code, 0) << result.text;
   EXPECT_NE(result.text.find("step 5/5  loss "), std::string::npos) << result.text;
-  Checkpoint last(path("last.safetensors"));
-  for (auto& array : arrays) {
-    auto* after = last.find(array.name);
-    ASSERT_TRUE(after) << array.name;
-    EXPECT_EQ(after->dims, array.dims);
-    EXPECT_FALSE(std::equal(array.bytes.begin(), array.bytes.end(), after->bytes.begin())) << array.name;
+  Checkpoint first(path("first.safetensors")), last(path("last.safetensors"));
+  for (auto& name : names) {
+    auto *before = first.find(name), *after = last.find(name);
+    ASSERT_TRUE(before && after) << name;
+    EXPECT_EQ(after->dims, before->dims);
+    EXPECT_FALSE(std::equal(before->bytes.begin(), before->bytes.end(), after->bytes.begin())) << name;
   }
   EXPECT_EQ(sluice_command(run + " -- --lr 3").code, 64);  // arguments are a script's
 }

@@ -97,16 +97,18 @@ double scalar_of(const StepResult& result) {
 
 }  // namespace
 
-StepTimes bench_step(const BenchStep& bench) {
+StepTimes bench_step(const BenchStep& bench, const StartPlan& run_on) {
   if (bench.workload != "mlp")
     throw Error(Code::usage, "the workload '" + bench.workload + "' is not supported yet", {}, "there is: mlp");
-  pin(bench.threads);
+  if (bench.procs == 1) pin(bench.threads);
   auto start = Clock::now();
   Tables tables = builtin_tables();
-  Config config = default_config();
+  Config config = bench.procs == 1
+                      ? default_config()
+                      : parse_config("[mesh]\naxes = { dp = " + std::to_string(bench.procs) + " }\n", "bench");
   config.device_threads.value = bench.threads;
   Model model = mlp(tables.ops, bench.loss);
-  Session session(model.job, config, tables);
+  Session session(model.job, config, tables, run_on);
   for (auto& [name, value] : model.weights) session.set_variable(name, value);
 
   StepTimes times;
@@ -139,6 +141,7 @@ std::string step_json(const BenchStep& bench, const StepTimes& times) {
   getrusage(RUSAGE_SELF, &usage);
   nlohmann::ordered_json json{{"framework", "sluice"},
                               {"workload", bench.workload},
+                              {"procs", bench.procs},
                               {"threads", bench.threads},
                               {"ms", rounded(times.median_ms, 1e3)},
                               {"min", rounded(times.min_ms, 1e3)},

@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "graph/job_file.h"
 #include "launcher/command/command.h"
+#include "launcher/connector.h"
 #include "launcher/session.h"
 
 namespace sluice {
@@ -106,7 +107,8 @@ int run_job(const RunJob& run) {
   Config config = run.config.empty() ? default_config() : load_config(run.config);
   if (!run.coalesce) config.coalesce.value = false;
   Tables tables = builtin_tables(config.plugins);
-  Session session(load_job(run.job), config, tables);
+  Connector connector;
+  Session session(load_job(run.job), config, tables, connector.start_with(tables, config));
   for (auto& input : session.job().graph.inputs)
     if (input.source < 0)
       throw Error(Code::usage, fmt::format("the input '{}' is fed by a client", input.name), {run.job},

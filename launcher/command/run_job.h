@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's file, run in this process without Python.
+// A job's file, run without Python: in this process, or on the cluster of the environment.
 // Thread rule: the main thread only: it listens for SIGINT while it runs.
 #pragma once
 #include <cstdint>

@@ -3,6 +3,7 @@
 
 from . import _ops, callbacks, data, nn, optim
 from ._checkpoint import load_safetensors, save_safetensors
+from ._cluster import Cluster, SubmittedJob, connect
 from ._context import stepping
 from ._creation import asarray, ones, zeros
 from ._errors import ConfigError, Error
@@ -30,17 +31,20 @@ from ._tensor import Tensor
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cluster",
     "ConfigError",
     "DType",
     "Dim",
     "Error",
     "Job",
     "Plan",
+    "SubmittedJob",
     "Tensor",
     "asarray",
     "bfloat16",
     "bool",
     "callbacks",
+    "connect",
     "data",
     "float16",
     "float32",
