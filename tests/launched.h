@@ -86,10 +86,10 @@ class Launched {
   Process& process() { return process_; }
   const std::string& text() const { return text_; }  // that it has printed so far
 
-  // False when it ended without it.
-  bool wait_for(const std::string& text) {
-    for (auto until = in_time(); text_.find(text) == std::string::npos;)
-      if (!take(until)) return text_.find(text) != std::string::npos;
+  // Looks from this place of the text on. False when it ended without it.
+  bool wait_for(const std::string& text, size_t from = 0) {
+    for (auto until = in_time(); text_.find(text, from) == std::string::npos;)
+      if (!take(until)) return text_.find(text, from) != std::string::npos;
     return true;
   }
   // Its exit code, once it is gone with everything that it started.
