@@ -15,19 +15,27 @@
 
 namespace sluice::testing {
 
+struct WorkerPlace {
+  std::string host;                 // its label
+  std::string listen;               // its data connections' address; "": loopback
+  std::vector<std::string> before;  // words before the command: "ip netns exec NAME"
+};
+
 class Workers {
  public:
   // A worker for each label of a host.
-  explicit Workers(const std::vector<std::string>& hosts, int silence_ms_max = 20'000) {
+  explicit Workers(const std::vector<std::string>& hosts) : Workers(places_of(hosts), "127.0.0.1") {}
+  Workers(const std::vector<WorkerPlace>& places, const std::string& listen, int silence_ms_max = 20'000) {
     CoordinatorOptions options;
+    options.listen = listen;
     options.secret = make_secret();
     options.silence_ms_max = silence_ms_max;
     secret_file_ = make_nameless_file(text_of(options.secret));
     credentials_.secret = options.secret;
     coordinator_ = std::make_unique<Coordinator>(options);
-    credentials_.address = {"127.0.0.1", coordinator_->port()};
-    for (auto& host : hosts) start(host);
-    if (!coordinator_->wait_for_workers(int(hosts.size()), std::chrono::seconds(60)))
+    credentials_.address = {listen, coordinator_->port()};
+    for (auto& place : places) start(place);
+    if (!coordinator_->wait_for_workers(int(places.size()), std::chrono::seconds(60)))
       throw Error(Code::failed, "the workers did not join within a minute");
     cluster_ = std::make_unique<Cluster>(credentials_);
   }
@@ -51,10 +59,19 @@ class Workers {
   Process& process(size_t i) { return processes_[i]; }
 
  private:
-  void start(const std::string& host) {
+  static std::vector<WorkerPlace> places_of(const std::vector<std::string>& hosts) {
+    std::vector<WorkerPlace> places;
+    for (auto& host : hosts) places.push_back({host});
+    return places;
+  }
+
+  void start(const WorkerPlace& place) {
     std::string command = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice";
-    ProcessSpec spec{.words = {command, "worker", "--host", host}};
-    spec.variables = {{"SLUICE_CLUSTER", "127.0.0.1:" + std::to_string(coordinator_->port())},
+    ProcessSpec spec{.words = place.before};
+    spec.words.insert(spec.words.end(), {command, "worker", "--host", place.host});
+    if (!place.listen.empty()) spec.words.insert(spec.words.end(), {"--listen", place.listen});
+    auto& address = credentials_.address;
+    spec.variables = {{"SLUICE_CLUSTER", address.host + ":" + std::to_string(address.port)},
                       {"SLUICE_SECRET_FILE", path_of(secret_file_)}};
     processes_.emplace_back(spec);
   }
