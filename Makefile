@@ -8,7 +8,7 @@ soak: setup
 	SLUICE_SOAK=1 .venv/bin/python tools/check.py
 
 demo: build
-	.venv/bin/python examples/fashion_mnist.py --config examples/parallel/dp2_tp2.toml
+	.venv/bin/sluice run -n 4 examples/fashion_mnist.py --config examples/parallel/dp2_tp2.toml
 
 # The wheel (module and command) built and installed into .venv.
 build: setup
