@@ -19,7 +19,7 @@ int cores() {
 
 FloorOptions options_of(const Plan& plan, const Config& config) {
   FloorOptions options;
-  options.inline_drive = plan.ranks() == 1 && plan.device != "sim";
+  options.inline_drive = plan.ranks() == 1 && plan.device != "sim" && plan.device != "cuda";
   options.threads = config.device_threads.value > 0 ? int(config.device_threads.value)
                                                     : std::max(1, cores() / std::max(1, plan.ranks()));
   options.delay_seed = plan.seed;
@@ -59,8 +59,7 @@ struct Session::State {
 };
 
 Session::Session(Job job, Config config, const Tables& tables, const StartPlan& start)
-    : state_(
-          new State{.job = std::move(job), .config = std::move(config), .tables = tables, .plan = {}, .runtime = {}}) {
+    : state_(std::make_unique<State>(std::move(job), std::move(config), tables)) {
   state_->plan = make_plan(state_->job, state_->config, {tables.ops, tables.moves});
   for (auto& plugin : tables.plugins) state_->plan.notes.push_back({"plugin " + plugin.first, plugin.second});
   FloorOptions options = options_of(state_->plan, state_->config);

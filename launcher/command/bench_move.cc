@@ -132,14 +132,12 @@ class End {
     });
     credits_ = slots;
     auto* memory = transport_->memory();
-    data_ = memory ? static_cast<std::byte*>(memory->allocate(bytes_)) : new std::byte[bytes_];
+    if (!memory) own_.resize(bytes_);
+    data_ = memory ? static_cast<std::byte*>(memory->allocate(bytes_)) : own_.data();
     std::memset(data_, 1, bytes_);
     exchange(socket, "ready");
   }
-  ~End() {
-    transport_->close();
-    if (!transport_->memory()) delete[] data_;
-  }
+  ~End() { transport_->close(); }
 
   void echo(bool on) { echo_ = on; }
   void send(int64_t sequence, size_t bytes) {
@@ -179,6 +177,7 @@ class End {
   const size_t bytes_;
   const int process_;
   std::unique_ptr<ProcessTransport> transport_;
+  std::vector<std::byte> own_;
   std::byte* data_ = nullptr;
   std::atomic<bool> echo_{false};
   std::mutex mutex_;
