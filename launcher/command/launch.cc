@@ -33,7 +33,7 @@ struct Worker {
   Process process;
   int source = 0;  // of lines
   Handle raw{};    // its log file
-  bool joined = false, gone = false;
+  bool joined = false, gone = false, seen_ended = false;
   std::string host = "?";
   std::string lost;  // why the coordinator gave it up
   Deadline lost_until = Deadline::max();
@@ -83,7 +83,7 @@ class Launcher {
   std::optional<Cause> cause_;
   std::string client_end_;  // how the client ended after the cause
   int signal_ = 0;          // the first one that came to us
-  bool client_group_ = false, client_killed_ = false, ending_ = false;
+  bool client_group_ = false, client_killed_ = false, client_seen_ended_ = false, ending_ = false;
 };
 
 Launcher::Launcher(const Launch& launch)
@@ -147,12 +147,20 @@ int Launcher::run() {
 void Launcher::wait() {
   std::vector<pollfd> watched{{signals_.handle(), POLLIN, 0}, {events_.handle(), POLLIN, 0}};
   auto until = client_ ? end_until_ : std::min(end_until_, join_until_);
+  // A process may end between the last look and this one: what is seen here first is looked at before anything is
+  // waited for.
+  auto watch = [&](Process& process, bool& seen_ended) {
+    if (!process.ended())
+      watched.push_back({process.handle(), POLLIN, 0});
+    else if (!std::exchange(seen_ended, true))
+      until = Clock::now();
+  };
   for (auto& worker : workers_) {
-    if (!worker.process.ended()) watched.push_back({worker.process.handle(), POLLIN, 0});
+    watch(worker.process, worker.seen_ended);
     if (worker.process.output() >= 0) watched.push_back({worker.process.output(), POLLIN, 0});
     until = std::min(until, worker.lost_until);
   }
-  if (client_ && !client_->ended()) watched.push_back({client_->handle(), POLLIN, 0});
+  if (client_) watch(*client_, client_seen_ended_);
   if (auto told = lines_.tick(Clock::now())) until = std::min(until, *told);
   int ms = -1;
   if (until != Deadline::max())
