@@ -89,7 +89,7 @@ kj::Promise<void> ClusterRun::dealt() {
 }
 
 bool ClusterRun::try_deal() {
-  if (decided_ || !members_.empty() || !(ended_ == nullptr)) return true;
+  if (decided_ || !members_.empty()) return true;
   auto seats = hall_.seats_for(client_);
   if (auto why = never(seats, request_.ranks); !why.empty()) {
     fail(cause, Error(Code::failed, why, {},
@@ -117,7 +117,7 @@ bool ClusterRun::holds(int number) const { return ranks_on(number) > 0; }
 
 int ClusterRun::ranks_on(int number) const {
   for (auto& member : members_)
-    if (member.worker.number == number) return member.ranks;
+    if (member.worker.number == number && !member.over) return member.ranks;
   return 0;
 }
 

@@ -75,7 +75,7 @@ kj::Promise<void> ClusterRun::tell(int process, wire::Event::Reader event) {
     }
     return kj::READY_NOW;
   }
-  if (decided_ || !(ended_ == nullptr)) return kj::READY_NOW;
+  if (decided_) return kj::READY_NOW;
   auto request = events_.tellRequest();
   request.setEvent(event);
   return request.send().ignoreResult();
@@ -115,7 +115,7 @@ void ClusterRun::worker_ended(const std::string& host, int64_t pid, const std::s
 }
 
 void ClusterRun::fail(Weight weight, const Error& error) {
-  if (decided_ || !(ended_ == nullptr) || weight <= weight_) return;
+  if (decided_ || weight <= weight_) return;
   weight_ = weight;
   error_ = error;
   uint64_t hold = ++holds_;
@@ -127,50 +127,55 @@ void ClusterRun::fail(Weight weight, const Error& error) {
 }
 
 void ClusterRun::decide() {
-  if (decided_ || !(ended_ == nullptr)) return;
+  if (decided_) return;
   decided_ = true;
   auto request = events_.tellRequest();
   put(request.initEvent(), {.kind = RunEvent::failed, .failure = Failure{*error_}});
   tasks_.add(request.send().ignoreResult());
   hall_.event({ClusterEvent::run_failed, 0, "", 0, error_->what()});
   decide_->fulfill();
-  for (size_t p = 0; p < members_.size(); ++p) tasks_.add(end_member(p));
+  tasks_.add(end_parts());
 }
 
 // ---- the end
 
-kj::Promise<void> ClusterRun::end_member(size_t process) {
+// Promises that this object keeps hold it weakly: else it would never go.
+kj::Promise<void> ClusterRun::end_part(size_t process) {
   KJ_IF_MAYBE (share, members_[process].share) {
-    auto late = hall_.timer().afterDelay(end_limit).then([self = shared_from_this(), process] {
-      self->hall_.dismiss(self->members_[process].worker.number,
-                          "does not end its part of a run; it is not used any more");
+    auto late = hall_.timer().afterDelay(end_limit).then([self = weak_from_this(), process] {
+      if (auto run = self.lock())
+        run->hall_.dismiss(run->members_[process].worker.number,
+                           "does not end its part of a run; it is not used any more");
     });
     return share->endRequest().send().ignoreResult().catch_([](kj::Exception&&) {}).exclusiveJoin(kj::mv(late));
   }
   return kj::READY_NOW;
 }
 
-kj::Promise<void> ClusterRun::end() {
-  if (ended_ == nullptr) {
+// Once: whoever asks again waits for the same.
+kj::Promise<void> ClusterRun::end_parts() {
+  if (parts_ended_ == nullptr) {
     kj::Vector<kj::Promise<void>> all;
-    for (size_t p = 0; p < members_.size(); ++p) all.add(end_member(p));
-    auto self = shared_from_this();
-    ended_ = kj::joinPromises(all.releaseAsArray())
-                 .then([self] {
-                   for (auto& member : self->members_) member.share = nullptr;
-                   self->hall_.forget(self->id_);
-                 })
-                 .fork();
-    if (!decided_) {
-      decided_ = true;
-      error_ = Error(Code::cancelled, "the run was ended");
-      decide_->fulfill();
-    }
+    for (size_t p = 0; p < members_.size(); ++p) all.add(end_part(p));
+    parts_ended_ = kj::joinPromises(all.releaseAsArray())
+                       .then([self = weak_from_this()] {
+                         auto run = self.lock();
+                         if (!run) return;
+                         for (auto& member : run->members_) member.share = nullptr, member.over = true;
+                         run->hall_.seats_changed();
+                       })
+                       .fork();
   }
-  KJ_IF_MAYBE (ended, ended_) {
-    return ended->addBranch();
+  return KJ_ASSERT_NONNULL(parts_ended_).addBranch();
+}
+
+kj::Promise<void> ClusterRun::end() {
+  if (!decided_) {
+    decided_ = true;
+    error_ = Error(Code::cancelled, "the run was ended");
+    decide_->fulfill();
   }
-  return kj::READY_NOW;
+  return end_parts().then([self = shared_from_this()] { self->hall_.forget(self->id_); });
 }
 
 }  // namespace sluice

@@ -80,6 +80,7 @@ class ClusterRun : public std::enable_shared_from_this<ClusterRun>, private kj::
     kj::Maybe<wire::Share::Client> share;
     std::optional<Addresses> addresses;
     bool waited_for = false;
+    bool over = false;  // its part is gone
   };
   struct Answer {  // of a stage
     std::optional<Failure> failure;
@@ -95,7 +96,8 @@ class ClusterRun : public std::enable_shared_from_this<ClusterRun>, private kj::
   kj::Promise<void> connect_all();
   kj::Promise<void> stage(const std::string& name, const std::function<kj::Promise<void>(size_t process)>& each);
   kj::Promise<void> tell_missing();
-  kj::Promise<void> end_member(size_t process);
+  kj::Promise<void> end_part(size_t process);
+  kj::Promise<void> end_parts();
   void check(const std::optional<Failure>& failure, size_t process);
   void decide();
   void notice(const std::string& text);
@@ -118,7 +120,7 @@ class ClusterRun : public std::enable_shared_from_this<ClusterRun>, private kj::
   bool decided_ = false;  // what error_ says is told
   kj::Own<kj::PromiseFulfiller<void>> decide_;
   kj::ForkedPromise<void> when_decided_ = nullptr;
-  kj::Maybe<kj::ForkedPromise<void>> ended_;  // set: on its way out
+  kj::Maybe<kj::ForkedPromise<void>> parts_ended_;  // set: they are told to
   kj::TaskSet tasks_;
 };
 

@@ -56,6 +56,10 @@ void Loop::run(const Make& make, const std::function<void(std::exception_ptr)>& 
       [](kj::Exception&& why) { broken_invariant(why.getDescription().cStr(), std::source_location::current()); });
   end.promise.wait(io.waitScope);
   if (last_) last_().catch_([](kj::Exception&&) {}).wait(io.waitScope);
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
   owned.reset();
   waiting_.clear();
   end_ = nullptr;
@@ -89,10 +93,6 @@ void Loop::stop(std::function<kj::Promise<void>()> last) {
     last_ = last;
     end_->fulfill();
   });
-  {
-    std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
   thread_.join();
 }
 

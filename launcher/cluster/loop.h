@@ -31,7 +31,8 @@ class Loop {
   // On the loop's thread: a promise of what `start` is to answer later, once, from any thread.
   template <class T>
   kj::Promise<std::shared_ptr<T>> answer(const std::function<void(std::function<void(T)> done)>& start);
-  // Runs `last` on the thread, waits for its promise, which has to come in bounded time, and ends the thread.
+  // Runs `last` on the thread, waits for its promise, which has to come in bounded time, and ends the thread. Tasks are
+  // taken until then.
   void stop(std::function<kj::Promise<void>()> last = {});
 
  private:

@@ -58,16 +58,21 @@ class TestCluster {
     for (auto& worker : workers_) worker->wait(in_seconds(10));
   }
 
-  void add_worker(const std::string& host) {
+  // This program, running one of its tests as a client or worker of this cluster.
+  ProcessSpec program(const std::string& test, std::map<std::string, std::string> variables) const {
     ProcessSpec spec;
-    spec.words = {std::filesystem::read_symlink("/proc/self/exe"), "--gtest_filter=" + options_.serving,
-                  "--gtest_output=", "--gtest_brief=1"};
-    spec.variables = {{"SLUICE_CLUSTER", "127.0.0.1:" + std::to_string(coordinator_->port())},
-                      {"SLUICE_SECRET_FILE", path_of(secret_file_)},
-                      {"SLUICE_TEST_HOST", host},
-                      {"SLUICE_TEST_DEVICES", std::to_string(options_.devices)},
-                      {"SLUICE_TEST_SILENCE", std::to_string(options_.silence_ms)}};
-    workers_.push_back(std::make_unique<Process>(spec));
+    spec.words = {std::filesystem::read_symlink("/proc/self/exe"), "--gtest_filter=" + test, "--gtest_brief=1"};
+    spec.variables = std::move(variables);
+    spec.variables["GTEST_OUTPUT"] = "";  // the results are ours
+    spec.variables["SLUICE_CLUSTER"] = "127.0.0.1:" + std::to_string(coordinator_->port());
+    spec.variables["SLUICE_SECRET_FILE"] = path_of(secret_file_);
+    return spec;
+  }
+  void add_worker(const std::string& host) {
+    workers_.push_back(std::make_unique<Process>(
+        program(options_.serving, {{"SLUICE_TEST_HOST", host},
+                                   {"SLUICE_TEST_DEVICES", std::to_string(options_.devices)},
+                                   {"SLUICE_TEST_SILENCE", std::to_string(options_.silence_ms)}})));
   }
 
   Credentials credentials() const { return {{"127.0.0.1", coordinator_->port()}, secret_}; }
@@ -76,14 +81,19 @@ class TestCluster {
   Process& worker(size_t i) { return *workers_[i]; }
   size_t workers() const { return workers_.size(); }
 
+  template <class Holds>
+  bool wait_for(Holds&& holds) {
+    for (auto until = in_seconds(20); std::chrono::steady_clock::now() < until; usleep(2000))
+      if (holds()) return true;
+    return false;
+  }
   // Waits until no worker takes part in a run.
   bool idle() {
-    for (auto until = in_seconds(20); std::chrono::steady_clock::now() < until; usleep(2000)) {
+    return wait_for([&] {
       int runs = 0;
       for (auto& worker : coordinator_->workers()) runs += worker.runs;
-      if (runs == 0) return true;
-    }
-    return false;
+      return runs == 0;
+    });
   }
   std::vector<ClusterEvent> events() {
     std::lock_guard lock(mutex_);
