@@ -52,6 +52,7 @@ class Compute final : public Body {
   }
 
   void run(const Firing& firing) override {
+    if (world_.async) take_fault();
     Program& program = windows_.get(firing, [&](Program& fresh) { build(fresh, firing); });
     if (!patches_.empty()) patch(program);
     if (world_.async) return launch(program, firing);
@@ -130,6 +131,7 @@ class Compute final : public Body {
       call.window = &program.window;
       call.threads = world_.options.threads;
       call.exact = world_.plan.exact;
+      call.queue = stream_.queue();
       program.calls.push_back(call);
       views += op.in.size() + op.out.size();
       types += op.in.size() + op.out.size();
@@ -191,11 +193,16 @@ class Compute final : public Body {
     }
   }
 
+  // What a kernel saw that an earlier firing enqueued: kernels cannot throw.
+  void take_fault() {
+    if (auto failure = stream_.take_failure()) std::rethrow_exception(failure);
+  }
+
   // On the device's own thread: after the first failure nothing of this floor computes any more.
   void run_launched(size_t op, const Call& call) {
     if (world_.stopped.load(std::memory_order_relaxed)) return;
     try {
-      run_cpu(*ops_[op], call);
+      run_op(*ops_[op], call);
     } catch (...) {
       At where = at(op);
       world_.fail(failure_of(std::current_exception(), actor_, where.what, where.place, call.step));

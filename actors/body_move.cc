@@ -217,9 +217,11 @@ class Move final : public Body {
     std::byte* to = actor_.out_data(size_t(ends.out)) + ends.to_tensor->offset;
     std::vector<const std::byte*> sources;
     for (auto& step : hop.steps) sources.push_back(from(step, ends));
-    stream_.launch([hop, to, sources = std::move(sources), dtype = ends.to.type.dtype](std::ptrdiff_t base) {
-      if (hop.zero && hop.bytes) std::memset(to + base, 0, hop.bytes);
-      for (size_t s = 0; s < hop.steps.size(); ++s) run_piece(hop.steps[s].piece, dtype, sources[s] + base, to + base);
+    stream_.launch([hop, to, sources = std::move(sources), dtype = ends.to.type.dtype,
+                    queue = stream_.queue()](std::ptrdiff_t base) {
+      if (hop.zero) clear(to + base, hop.bytes, queue);
+      for (size_t s = 0; s < hop.steps.size(); ++s)
+        run_piece(hop.steps[s].piece, dtype, sources[s] + base, to + base, queue);
     });
   }
 

@@ -30,6 +30,7 @@ class Sink final : public Body {
 
   void complete(const Firing& firing) override {
     World& world = context_.world;
+    if (auto failure = world.async ? context_.stream.take_failure() : nullptr) std::rethrow_exception(failure);
     for (auto& output : outputs_) {
       Part part = part_of(firing, output);
       const std::byte* from = world.async ? staging_->slot(0) + output.staged : data(output);

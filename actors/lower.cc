@@ -106,6 +106,7 @@ class Lowering {
     if (!def) throw Error(Code::not_found, "there is no device '" + plan_.device + "'");
     low_->sites.resize(size_t(plan_.ranks()));
     HostMemory* memory = shared_memory();
+    int ordinal = 0;  // the machine's devices are dealt to its ranks in turn
     for (int rank = 0; rank < plan_.ranks(); ++rank) {
       if (!world_.neighbours.here(rank)) continue;
       auto site = std::make_unique<Site>();
@@ -114,14 +115,26 @@ class Lowering {
       options.threads = world_.options.threads;
       options.seed = world_.options.delay_seed + uint64_t(rank);
       options.memory = memory;
+      options.ordinal = ordinal++;
       site->device = def->make(options);
       for (size_t c = 0; c < plan_.classes.size(); ++c)
         if (plan_.classes[c].mesh.holds(rank))
           site->arenas[int(c)] = static_cast<std::byte*>(site->device->allocate(size_t(plan_.classes[c].arena_bytes)));
       world_.async = site->device->async();
       world_.computes = site->device->computes();
+      check_reach(*site);
       low_->sites[size_t(rank)] = std::move(site);
     }
+  }
+
+  // Ranks of one process read each other's slots where they lie.
+  void check_reach(const Site& site) const {
+    for (auto& other : low_->sites)
+      if (other && (!site.device->reaches(*other->device) || !other->device->reaches(*site.device)))
+        throw Error(
+            Code::failed,
+            fmt::format("the devices of ranks {} and {} do not reach each other's memory", other->rank, site.rank), {},
+            "run one process for each device: sluice run -n");
   }
 
   HostMemory* shared_memory() const {

@@ -54,9 +54,8 @@ const std::byte* Outlet::pack(DeviceStream& stream, const Program& program, cons
       run_piece(piece.pack, hop.to.type.dtype, source, target);
       continue;
     }
-    stream.launch([pack = piece.pack, dtype = hop.to.type.dtype, source, target](std::ptrdiff_t base) {
-      run_piece(pack, dtype, source + base, target + base);
-    });
+    stream.launch([pack = piece.pack, dtype = hop.to.type.dtype, source, target, queue = stream.queue()](
+                      std::ptrdiff_t base) { run_piece(pack, dtype, source + base, target + base, queue); });
   }
   if (device_.async()) device_.copy_out(stream, host, to, program.bytes);
   return host;

@@ -70,8 +70,9 @@ struct Exchange {
   std::vector<int64_t> dims;  // local dims of the destination part
 };
 Exchange exchange_of(const PlacedType& from, const PlacedType& to, int rank, const Window& window);
-// Runs one piece on host memory.
-void run_piece(const Piece& piece, DType dtype, const void* from, void* to);
+// Runs one piece on host memory; with DeviceStream::queue() it is enqueued there, on the device's.
+void run_piece(const Piece& piece, DType dtype, const void* from, void* to, void* queue = nullptr);
+void clear(void* memory, size_t bytes, void* queue = nullptr);
 // Runs the pieces of an exchange in their order. Those that meet in one place are combined in one pass over it, so that
 // memory is written once; the result is that of run_piece one by one, bit by bit.
 struct PieceFrom {

@@ -2,7 +2,6 @@
 // Runs a piece: runs of contiguous elements are copied or combined, outer dims are counted through.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -11,23 +10,16 @@
 
 #include "base/error.h"
 #include "comm/move.h"
+#include "kernels/box.h"
 #include "kernels/simd.h"
 
 namespace sluice {
 
 namespace {
 
-// A strided walk over equal boxes of two dense arrays, in elements. The innermost dims that are whole on both sides
-// are merged into one run.
-struct Walk {
-  std::array<int64_t, rank_max> size{}, from_step{}, to_step{};
-  int dims = 0;
-  int64_t run = 1, from_begin = 0, to_begin = 0;
-};
-
-Walk walk_of(const Piece& piece) {
+BoxWalk walk_of(const Piece& piece) {
   check(piece.to.size() <= size_t(rank_max), "a piece has more dims than a tensor may have");
-  Walk walk;
+  BoxWalk walk;
   int64_t from_step = 1, to_step = 1;
   bool whole = true;
   for (size_t d = piece.to.size(); d-- > 0;) {
@@ -49,7 +41,7 @@ Walk walk_of(const Piece& piece) {
 }
 
 template <class F>
-void for_each_run(const Walk& walk, F&& f) {
+void for_each_run(const BoxWalk& walk, F&& f) {
   std::array<int64_t, rank_max> at{};
   int64_t from = walk.from_begin, to = walk.to_begin;
   while (true) {
@@ -68,22 +60,6 @@ void for_each_run(const Walk& walk, F&& f) {
   }
 }
 
-// 16-bit floats are widened, combined in float and rounded to nearest even.
-struct BFloat16 {
-  uint16_t bits;
-  static float widen(BFloat16 x) { return std::bit_cast<float>(uint32_t(x.bits) << 16); }
-  static BFloat16 narrow(float x) {
-    auto u = std::bit_cast<uint32_t>(x);
-    if (x != x) return {uint16_t((u >> 16) | 0x40)};
-    return {uint16_t((u + 0x7FFF + ((u >> 16) & 1)) >> 16)};
-  }
-};
-struct Float16 {
-  _Float16 value;
-  static float widen(Float16 x) { return float(x.value); }
-  static Float16 narrow(float x) { return {_Float16(x)}; }
-};
-
 // `to` is 16-byte aligned.
 void store_past_caches(void* to, const void* from, size_t bytes) {
 #if defined(__x86_64__)
@@ -98,46 +74,13 @@ void store_past_caches(void* to, const void* from, size_t bytes) {
 #endif
 }
 
-struct Sum {
-  template <class T>
-  static T of(T a, T b) {
-    if constexpr (std::is_same_v<T, bool>)
-      return a || b;
-    else if constexpr (std::is_integral_v<T>)
-      return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
-    else
-      return a + b;
-  }
-};
-// NaN wins: a wrong number must not vanish in a maximum.
-struct Max {
-  template <class T>
-  static T of(T a, T b) {
-    return a > b || a != a ? a : b;
-  }
-};
-struct Min {
-  template <class T>
-  static T of(T a, T b) {
-    return a < b || a != a ? a : b;
-  }
-};
-
-template <class Op, class T>
-T combine(T a, T b) {
-  if constexpr (std::is_arithmetic_v<T>)
-    return Op::template of<T>(a, b);
-  else
-    return T::narrow(Op::template of<float>(T::widen(a), T::widen(b)));
-}
-
 template <class Op, class T>
 void combine_two(T* __restrict to, const T* __restrict a, const T* __restrict b, int64_t n) {
   constexpr int64_t block = 32;  // a constant count: vectorised at -O2
   int64_t i = 0;
   for (; i + block <= n; i += block)
-    for (int64_t j = 0; j < block; ++j) to[i + j] = combine<Op>(a[i + j], b[i + j]);
-  for (; i < n; ++i) to[i] = combine<Op>(a[i], b[i]);
+    for (int64_t j = 0; j < block; ++j) to[i + j] = combined<Op>(a[i + j], b[i + j]);
+  for (; i < n; ++i) to[i] = combined<Op>(a[i], b[i]);
 }
 
 template <class Op, class T>
@@ -145,8 +88,8 @@ void combine_run(T* __restrict to, const T* __restrict from, int64_t n) {
   constexpr int64_t block = 32;
   int64_t i = 0;
   for (; i + block <= n; i += block)
-    for (int64_t j = 0; j < block; ++j) to[i + j] = combine<Op>(to[i + j], from[i + j]);
-  for (; i < n; ++i) to[i] = combine<Op>(to[i], from[i]);
+    for (int64_t j = 0; j < block; ++j) to[i + j] = combined<Op>(to[i + j], from[i + j]);
+  for (; i < n; ++i) to[i] = combined<Op>(to[i], from[i]);
 }
 
 // The sources of one run of elements, combined block by block: a block stays in the first cache until it is done. Long
@@ -170,33 +113,47 @@ template <class T>
 void combine_all(Sbp::Kind reduce, T* to, const T* const* from, size_t sources, int64_t n) {
   vectorized([&] {
     if (reduce == Sbp::Pmax)
-      combine_all<Max>(to, from, sources, n);
+      combine_all<CombineMax>(to, from, sources, n);
     else if (reduce == Sbp::Pmin)
-      combine_all<Min>(to, from, sources, n);
+      combine_all<CombineMin>(to, from, sources, n);
     else
-      combine_all<Sum>(to, from, sources, n);
+      combine_all<CombineSum>(to, from, sources, n);
   });
 }
 
 template <class T>
-void combine_piece(const Walk& walk, Sbp::Kind reduce, const void* from, void* to) {
+void combine_piece(const BoxWalk& walk, Sbp::Kind reduce, const void* from, void* to) {
   for_each_run(walk, [&](int64_t f, int64_t t) {
     auto* source = static_cast<const T*>(from) + f;
     auto* target = static_cast<T*>(to) + t;
     if (reduce == Sbp::Pmax)
-      combine_run<Max>(target, source, walk.run);
+      combine_run<CombineMax>(target, source, walk.run);
     else if (reduce == Sbp::Pmin)
-      combine_run<Min>(target, source, walk.run);
+      combine_run<CombineMin>(target, source, walk.run);
     else
-      combine_run<Sum>(target, source, walk.run);
+      combine_run<CombineSum>(target, source, walk.run);
   });
+}
+
+Combine combine_of(const Piece& piece) {
+  if (!piece.add) return Combine::copy;
+  return piece.reduce == Sbp::Pmax ? Combine::max : piece.reduce == Sbp::Pmin ? Combine::min : Combine::sum;
 }
 
 }  // namespace
 
-void run_piece(const Piece& piece, DType dtype, const void* from, void* to) {
+void clear(void* memory, size_t bytes, void* queue) {
+  if (bytes == 0) return;
+  if (queue)
+    zero_cuda(queue, memory, bytes);
+  else
+    std::memset(memory, 0, bytes);
+}
+
+void run_piece(const Piece& piece, DType dtype, const void* from, void* to, void* queue) {
   if (piece.numel() == 0) return;
-  Walk walk = walk_of(piece);
+  BoxWalk walk = walk_of(piece);
+  if (queue) return run_box_cuda(queue, walk, dtype, combine_of(piece), from, to);
   if (!piece.add) {
     auto width = size_t(bytes_of(dtype));
     for_each_run(walk, [&](int64_t f, int64_t t) {
@@ -232,7 +189,7 @@ void run_meeting(std::span<const PieceFrom> pieces, void* to) {
   std::array<const T*, meeting_max> from{};
   for (size_t i = 0; i < pieces.size(); ++i)
     from[i] = static_cast<const T*>(pieces[i].from) + walk_of(*pieces[i].piece).from_begin;
-  Walk walk = walk_of(*pieces[0].piece);
+  BoxWalk walk = walk_of(*pieces[0].piece);
   combine_all<T>(pieces[1].piece->reduce, static_cast<T*>(to) + walk.to_begin, from.data(), pieces.size(), walk.run);
 }
 

@@ -57,7 +57,7 @@ struct Config {
   std::vector<std::string> zero_axes;
   Setting<bool> coalesce;            // [debug] false: one actor an op
   Setting<bool> memory_reuse;        // [memory] reuse
-  Setting<std::string> device;       // [device] kind = "cpu" | "sim" | "null"
+  Setting<std::string> device;       // [device] kind = "cpu" | "cuda" | "sim" | "null"
   Setting<int64_t> device_threads;   // [device] threads; 0: chosen
   std::vector<std::string> plugins;  // [plugins] ops = ["path.so"]
   std::vector<RuleSetting> rules;

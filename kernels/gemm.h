@@ -17,4 +17,12 @@ struct Gemm {
 };
 void gemm(DType dtype, const Gemm& shape, const void* a, const void* b, void* out, int threads);
 
+// Several products of one shape, each `step` elements after the last; 0 repeats an operand.
+struct GemmBatch {
+  int64_t count = 1, a_step = 0, b_step = 0, out_step = 0;
+};
+// Enqueued on DeviceStream::queue(); null in a build without nvcc.
+[[gnu::weak]] void gemm_cuda(void* queue, DType dtype, const Gemm& shape, const GemmBatch& batch, const void* a,
+                             const void* b, void* out);
+
 }  // namespace sluice

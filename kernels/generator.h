@@ -4,6 +4,9 @@
 #pragma once
 #include "kernels/random.h"
 #include "kernels/rule.h"
+#ifdef __CUDACC__
+#include "kernels/random_cuda.h"
+#endif
 
 namespace sluice {
 

@@ -5,17 +5,18 @@
 #pragma once
 #include <bit>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 
 namespace sluice {
 
 // 2^(a+b) times x, for a, b whose powers are normal numbers.
-inline float scaled(float x, int32_t a, int32_t b) {
+constexpr float scaled(float x, int32_t a, int32_t b) {
   return x * std::bit_cast<float>(uint32_t(a + 127) << 23) * std::bit_cast<float>(uint32_t(b + 127) << 23);
 }
 
-inline float lane_exp(float x) {
+constexpr float lane_exp(float x) {
   constexpr float round = 12582912.f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
   float c = x < -104.f ? -104.f : x;
   c = c > 89.f ? 89.f : c;
@@ -35,7 +36,7 @@ inline float lane_exp(float x) {
   return scaled(p, half, k - half);
 }
 
-inline float lane_log(float x) {
+constexpr float lane_log(float x) {
   constexpr float smallest = std::numeric_limits<float>::min(), infinity = std::numeric_limits<float>::infinity();
   float up = x < smallest ? x * 8388608.f : x;  // denormals become normal numbers
   uint32_t bits = std::bit_cast<uint32_t>(up);
@@ -60,7 +61,7 @@ inline float lane_log(float x) {
   return (x < 0.f) | (x != x) ? std::numeric_limits<float>::quiet_NaN() : y;
 }
 
-inline float lane_tanh(float x) {
+constexpr float lane_tanh(float x) {
   float a = x < 0.f ? -x : x;
   float z = x * x;
   float p = -5.70498872745e-3f;
@@ -74,11 +75,20 @@ inline float lane_tanh(float x) {
   return a < 0.625f ? small : large;
 }
 
-inline double lane_exp(double x) { return std::exp(x); }
-inline double lane_log(double x) { return std::log(x); }
-inline double lane_tanh(double x) { return std::tanh(x); }
+template <std::same_as<double> T>
+constexpr T lane_exp(T x) {
+  return std::exp(x);
+}
+template <std::same_as<double> T>
+constexpr T lane_log(T x) {
+  return std::log(x);
+}
+template <std::same_as<double> T>
+constexpr T lane_tanh(T x) {
+  return std::tanh(x);
+}
 template <class T>
-T lane_sqrt(T x) {
+constexpr T lane_sqrt(T x) {
   if constexpr (std::is_same_v<T, float>)
     return __builtin_sqrtf(x);
   else

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/device/device.h"
 #include "kernels/rule.h"
 #include "kernels/tile.h"
 
@@ -92,6 +93,13 @@ void run_cpu(const OpDef& op, const Call& call) {
   if (op.cpu) return op.cpu(call);
   if (op.tile) return run_tile(op, op.tile, call);
   throw Error(Code::type, fmt::format("{} has no CPU kernel", op.name));
+}
+
+void run_op(const OpDef& op, const Call& call) {
+  if (!call.queue) return run_cpu(op, call);
+  if (!op.cuda) throw Error(Code::type, fmt::format("{} has no kernel for this device", op.name));
+  op.cuda(call);
+  check_queue(call.queue, op.name);
 }
 
 }  // namespace sluice

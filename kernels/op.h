@@ -56,6 +56,8 @@ struct Call {
   const Window* window = nullptr;
   int threads = 1;     // of this device's team
   bool exact = false;  // reduction_order = "exact"
+  // DeviceStream::queue() of the stream that this call goes to; null: the op runs here and now. See run_op.
+  void* queue = nullptr;
 
   template <class T>
   const T& attr(std::string_view name) const {
@@ -65,6 +67,9 @@ struct Call {
 };
 // May throw Error (a bad index, say): the stream turns it into one `failed` message.
 using Kernel = void (*)(const Call&);
+// A kernel of nvcc's, which enqueues on call.queue. It stands in the op's own file, in the part that nvcc sees; the
+// rest of the file declares it weak, so that it is null in a build without nvcc:  [[gnu::weak]] DeviceKernel relu_cuda;
+using DeviceKernel = void(const Call&);
 
 // ---- rules: shapes, dtypes and SBP signatures ----------------------------------------------------------------------
 
@@ -195,5 +200,7 @@ Cost cost_of(const OpDef& op, std::span<const LogicalType> in, std::span<const L
 Attrs complete_attrs(const OpDef& op, const Attrs& attrs);
 // Runs the op on the CPU: `cpu`, else the tile loop with broadcasting.
 void run_cpu(const OpDef& op, const Call& call);
+// Runs the op where the call says: on the CPU, or enqueued by its device kernel.
+void run_op(const OpDef& op, const Call& call);
 
 }  // namespace sluice

@@ -25,31 +25,15 @@ bool is_scalar_output(const OpDef& op, size_t i) {
   return false;
 }
 
-struct AdamStep {
-  double lr, beta1, beta2, eps, weight_decay;
-  double rate, root;  // lr / (1 - beta1^step), sqrt(1 - beta2^step)
-  bool decoupled;
-};
-
 template <class T>
 void adam_part(const Call& call, const AdamStep& step, int64_t begin, int64_t n) {
   const T *p = call.in[0].as<T>() + begin, *g = call.in[1].as<T>() + begin, *m = call.in[2].as<T>() + begin,
           *v = call.in[3].as<T>() + begin;
   T *p_out = call.out[0].as<T>() + begin, *m_out = call.out[1].as<T>() + begin, *v_out = call.out[2].as<T>() + begin;
-  T keep = step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1);
-  T decay = step.decoupled ? T(0) : T(step.weight_decay);
-  T one_beta1 = T(1 - step.beta1), beta2 = T(step.beta2), one_beta2 = T(1 - step.beta2);
-  T rate = T(step.rate), root = T(step.root), eps = T(step.eps);
+  AdamRule<T> rule(step);
   vectorized([=] {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) {
-      T gradient = g[i] + decay * p[i];
-      T mean = m[i] + (gradient - m[i]) * one_beta1;
-      T square = v[i] * beta2 + gradient * gradient * one_beta2;
-      m_out[i] = mean;
-      v_out[i] = square;
-      p_out[i] = p[i] * keep - rate * mean / (lane_sqrt(square) / root + eps);
-    }
+    for (int64_t i = 0; i < n; ++i) rule(p[i], g[i], m[i], v[i], p_out[i], m_out[i], v_out[i]);
   });
 }
 
@@ -83,18 +67,15 @@ std::vector<Signature> optimizer_signatures(const RuleArgs& args) {
   return list;
 }
 
+AdamStep adam_step(const Call& call, bool decoupled) {
+  return {call.attr<double>("lr"),  call.attr<double>("beta1"),        call.attr<double>("beta2"),
+          call.attr<double>("eps"), call.attr<double>("weight_decay"), decoupled};
+}
+
 void adam_run(const Call& call, bool decoupled) {
   float count = *call.in[4].as<float>() + 1;
-  AdamStep step{call.attr<double>("lr"),
-                call.attr<double>("beta1"),
-                call.attr<double>("beta2"),
-                call.attr<double>("eps"),
-                call.attr<double>("weight_decay"),
-                0,
-                0,
-                decoupled};
-  step.rate = step.lr / (1 - std::pow(step.beta1, double(count)));
-  step.root = std::sqrt(1 - std::pow(step.beta2, double(count)));
+  AdamStep step = adam_step(call, decoupled);
+  step.set_step(count);
   constexpr int64_t line = 64;  // elements
   parallel_for(
       call.threads, call.out[0].numel(), 1 << 15,

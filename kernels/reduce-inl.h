@@ -1,16 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of a reduction by a functor on plain numbers:
-//   struct Sum { template <class T> static T identity(); template <class T> T operator()(T a, T b) const; };
+//   struct Sum { template <class T> static constexpr T identity(); template <class T> constexpr T operator()(T, T)
+//   const; };
 // Thread rule: pure but for the buffers. Results do not depend on the number of threads.
 #pragma once
 #include <algorithm>
 #include <array>
 
-#include "kernels/parallel.h"
 #include "kernels/reduce.h"
+#include "kernels/tile-inl.h"
+#ifdef __CUDACC__
+#include "kernels/reduce_cuda.h"
+#else
+#include "kernels/parallel.h"
 #include "kernels/simd.h"
+#endif
 
 namespace sluice {
+
+// What sum and mean reduce by. Integers wrap.
+struct ReduceSum {
+  template <class T>
+  static constexpr T identity() {
+    return T(0);
+  }
+  template <class T>
+  constexpr T operator()(T a, T b) const {
+    return wrapped(a, b, [](auto x, auto y) { return x + y; });
+  }
+};
+
+#ifndef __CUDACC__
 
 // `A` is the type of the result and of the running values, `T` of the elements.
 template <class F, class T, class A>
@@ -115,5 +135,7 @@ class Reducer {
   int64_t elements_;
   int threads_;
 };
+
+#endif
 
 }  // namespace sluice

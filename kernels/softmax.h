@@ -45,4 +45,8 @@ std::vector<LogicalType> softmax_types(const RuleArgs& args);
 std::vector<Signature> softmax_signatures(const RuleArgs& args);
 void softmax_run(const Call& call, bool log);
 
+// Enqueued; null in a build without nvcc.
+[[gnu::weak]] DeviceKernel softmax_cuda;
+[[gnu::weak]] DeviceKernel log_softmax_cuda;
+
 }  // namespace sluice

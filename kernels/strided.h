@@ -13,4 +13,8 @@ std::array<int64_t, rank_max> row_strides(const View& view);
 // The kernel of ops that change the shape only.
 void copy_same(const Call& call);
 
+// Of the call's output and input 0, enqueued; null in a build without nvcc.
+[[gnu::weak]] void copy_strided_cuda(const Call& call, const std::array<int64_t, rank_max>& stride);
+[[gnu::weak]] DeviceKernel copy_same_cuda;
+
 }  // namespace sluice

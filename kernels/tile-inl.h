@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a formula to kernels. A formula is a functor on plain numbers, templated on their type:
-//   struct Add { template <class T> T operator()(T x, T y) const { return x + y; } };
+//   struct Add { template <class T> constexpr T operator()(T x, T y) const { return x + y; } };
 // It is compiled here for the baseline and for AVX2 by the compiler's own vectoriser, and by nvcc as it stands; so a
-// formula has no branches, only selects (`x < 0 ? T(0) : x`), and takes its exp, log and tanh from kernels/lane_math.h.
+// formula is constexpr (to nvcc: of host and device), has no branches, only selects (`x < 0 ? T(0) : x`), and takes its
+// exp, log and tanh from kernels/lane_math.h.
 // A functor with a constructor from `const double*` gets the op's attributes (tile_params).
 // Thread rule: pure functions.
 #pragma once
@@ -13,6 +14,10 @@
 #include "kernels/rule.h"
 #include "kernels/tile.h"
 
+#ifdef __CUDACC__
+#include "kernels/map_cuda.h"
+#endif
+
 namespace sluice {
 
 template <class F>
@@ -22,6 +27,8 @@ F formula_of(const double* params) {
   else
     return F();
 }
+
+#ifndef __CUDACC__
 
 template <class F, class O, class... I>
 struct Block {
@@ -119,6 +126,8 @@ void compare_map(const Call& call) {
   visit_dtype(call.in[0].dtype,
               [&]<class T>(Tag<T>) { tile_detail::run_map<F, bool, T>(call, nullptr, std::make_index_sequence<N>{}); });
 }
+
+#endif  // __CUDACC__
 
 // Arithmetic of integers wraps around, as in NumPy, and is never undefined behaviour.
 template <class T, class F>

@@ -12,14 +12,6 @@ namespace {
 
 constexpr int64_t parallel_elements_min = 1 << 15;  // a thread's share
 
-// The output's dims, outermost first, with each input's stride in elements. A stride of 0 repeats.
-struct Loops {
-  int rank = 0;
-  size_t inputs = 0;
-  std::array<int64_t, rank_max> size{};
-  std::array<std::array<int64_t, rank_max>, tile_inputs_max> stride{};  // [input][dim]
-};
-
 // Row-major strides of an input, aligned to the output's dims at the right; 0 where it is broadcast.
 void stride_of(const View& in, const View& out, std::array<int64_t, rank_max>& stride) {
   int64_t step = 1;
@@ -35,13 +27,13 @@ void stride_of(const View& in, const View& out, std::array<int64_t, rank_max>& s
 }
 
 // Dims d and d + 1 are one loop when every input steps through both as through one.
-bool mergeable(const Loops& loops, int d) {
+bool mergeable(const TileLoops& loops, int d) {
   for (size_t i = 0; i < loops.inputs; ++i)
     if (loops.stride[i][size_t(d)] != loops.stride[i][size_t(d) + 1] * loops.size[size_t(d) + 1]) return false;
   return true;
 }
 
-void remove_dim(Loops& loops, int d, bool keep_inner) {
+void remove_dim(TileLoops& loops, int d, bool keep_inner) {
   if (keep_inner && d + 1 < loops.rank) loops.size[size_t(d) + 1] *= loops.size[size_t(d)];
   for (int e = d; e + 1 < loops.rank; ++e) {
     loops.size[size_t(e)] = loops.size[size_t(e) + 1];
@@ -50,23 +42,9 @@ void remove_dim(Loops& loops, int d, bool keep_inner) {
   --loops.rank;
 }
 
-Loops loops_of(const Call& call) {
-  const View& out = call.out[0];
-  Loops loops;
-  loops.rank = out.rank;
-  loops.inputs = call.in.size();
-  check(loops.inputs <= tile_inputs_max, "an element-wise kernel has too many inputs");
-  for (int d = 0; d < out.rank; ++d) loops.size[size_t(d)] = out.dims[size_t(d)];
-  for (size_t i = 0; i < loops.inputs; ++i) stride_of(call.in[i], out, loops.stride[i]);
-  for (int d = loops.rank - 1; d >= 0; --d)
-    if (loops.size[size_t(d)] == 1) remove_dim(loops, d, false);
-  for (int d = loops.rank - 2; d >= 0; --d)
-    if (mergeable(loops, d)) remove_dim(loops, d, true);
-  return loops;
-}
-
 // Elements [begin, begin + n) of row `row`, where a row is the innermost loop.
-void run_part(const Call& call, const Loops& loops, const RowKernel& kernel, int64_t row, int64_t begin, int64_t n) {
+void run_part(const Call& call, const TileLoops& loops, const RowKernel& kernel, int64_t row, int64_t begin,
+              int64_t n) {
   int last = loops.rank - 1;
   int64_t length = last < 0 ? 1 : loops.size[size_t(last)];
   std::array<int64_t, tile_inputs_max> offset{};
@@ -97,10 +75,25 @@ void run_block(const Call& call, F block, const double* params) {
 
 }  // namespace
 
+TileLoops tile_loops(const Call& call) {
+  const View& out = call.out[0];
+  TileLoops loops;
+  loops.rank = out.rank;
+  loops.inputs = call.in.size();
+  check(loops.inputs <= tile_inputs_max, "an element-wise kernel has too many inputs");
+  for (int d = 0; d < out.rank; ++d) loops.size[size_t(d)] = out.dims[size_t(d)];
+  for (size_t i = 0; i < loops.inputs; ++i) stride_of(call.in[i], out, loops.stride[i]);
+  for (int d = loops.rank - 1; d >= 0; --d)
+    if (loops.size[size_t(d)] == 1) remove_dim(loops, d, false);
+  for (int d = loops.rank - 2; d >= 0; --d)
+    if (mergeable(loops, d)) remove_dim(loops, d, true);
+  return loops;
+}
+
 void run_rows(const Call& call, const RowKernel& row) {
   int64_t total = call.out[0].numel();
   if (total == 0) return;
-  Loops loops = loops_of(call);
+  TileLoops loops = tile_loops(call);
   int64_t length = loops.rank == 0 ? 1 : loops.size[size_t(loops.rank) - 1], rows = total / length;
   if (rows >= call.threads) {
     int64_t grain = std::max<int64_t>(parallel_elements_min / length, 1);

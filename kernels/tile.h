@@ -5,6 +5,7 @@
 // Invariant: in[i] may be exactly the output's memory; no other overlap.
 // Thread rule: pure but for the buffers.
 #pragma once
+#include <array>
 #include <functional>
 
 #include "kernels/op.h"
@@ -14,6 +15,15 @@ namespace sluice {
 inline constexpr size_t tile_inputs_max = 8;
 // out, inputs, elements, bit i: input i is one scalar.
 using RowKernel = std::function<void(void* out, const void* const* in, int64_t n, uint32_t scalar_mask)>;
+
+// The output's dims, merged and outermost first, with each input's stride in elements. A stride of 0 repeats.
+struct TileLoops {
+  int rank = 0;
+  size_t inputs = 0;
+  std::array<int64_t, rank_max> size{};
+  std::array<std::array<int64_t, rank_max>, tile_inputs_max> stride{};  // [input][dim]
+};
+TileLoops tile_loops(const Call& call);
 
 // Runs `row` over output 0 of the call.
 void run_rows(const Call& call, const RowKernel& row);

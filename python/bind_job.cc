@@ -155,10 +155,26 @@ auto unlocked(Running& running, F&& f) {
   return f(running.session);
 }
 
-std::shared_ptr<Running> start(const BuiltJob& built, const Config& config, TableSetPtr tables) {
+// Where sessions run. Made at the first of them: a script may set the variables itself.
+struct Where {
+  std::mutex mutex;
+  std::shared_ptr<Connector> connector;
+  std::shared_ptr<Connector> get() {
+    std::lock_guard lock(mutex);
+    if (!connector) connector = std::make_shared<Connector>();
+    return connector;
+  }
+};
+
+void check_signals() {
+  nb::gil_scoped_acquire locked;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+std::shared_ptr<Running> start(Where& where, const BuiltJob& built, const Config& config, TableSetPtr tables) {
   return with_files([&] {
     nb::gil_scoped_release release;
-    auto running = std::make_shared<Running>(built.job, config, std::move(tables));
+    auto running = std::make_shared<Running>(built.job, config, std::move(tables), where.get(), check_signals);
     for (auto& [name, value] : built.constants) running->session.set_variable(name, *value);
     return running;
   });
@@ -212,7 +228,7 @@ nb::dict stats(Running& running) {
 }
 
 void bind_sessions(nb::module_& m) {
-  nb::class_<Running>(m, "Session", "One job, planned and running in this process.")
+  nb::class_<Running>(m, "Session", "One job, planned and running.")
       .def_prop_ro(
           "plan", [](Running& r) -> const Plan& { return r.session.plan(); }, nb::rv_policy::reference_internal)
       .def("variables", [](Running& r) { return r.session.variables(); })
@@ -231,7 +247,9 @@ void bind_sessions(nb::module_& m) {
       .def_prop_ro("steps_done", [](Running& r) { return r.session.steps_done(); })
       .def_prop_ro("rows", [](Running& r) { return r.session.rows(); })
       .def("stats", stats);
-  m.def("start", start);
+  m.def("start", [where = std::make_shared<Where>()](const BuiltJob& built, const Config& config, TableSetPtr tables) {
+    return start(*where, built, config, std::move(tables));
+  });
 }
 
 }  // namespace

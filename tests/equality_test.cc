@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/on_device.h"
 #include "tests/split.h"
 #include "tests/training.h"
 
@@ -51,10 +52,11 @@ TEST_P(Equality, OneActorAnOpAndNoMemoryReuse) {
   expect_equal(train(options, GetParam().config + "[memory]\nreuse = false\n", 6), single, 1e-9, 1e-9);
 }
 
-TEST_P(Equality, SimulatedDevicesWithRandomDelays) {
+TEST_P(Equality, AsynchronousDevices) {  // sim with its random delays, and GPUs where there are some
   auto options = options_of(DType::float64);
   static const Trained single = train(options, "", 6);
-  expect_equal(train(options, GetParam().config + "[device]\nkind = \"sim\"\n", 6), single, 1e-9, 1e-9);
+  for (auto& kind : test::async_devices())
+    expect_equal(train(options, GetParam().config + "[device]\nkind = \"" + kind + "\"\n", 6), single, 1e-9, 1e-9);
 }
 
 TEST_P(Equality, SgdWithMomentum) {
@@ -90,10 +92,12 @@ TEST_P(Split, Float64IsTheProof) {
   expect_equal(train(options, placement().config, 20, start()), single, 1e-9, 1e-9);
 }
 
-TEST_P(Split, SimulatedDevicesWithRandomDelays) {
+TEST_P(Split, AsynchronousDevices) {
   auto options = options_of(DType::float64);
   static const Trained single = train(options, "", 6);
-  expect_equal(train(options, placement().config + "[device]\nkind = \"sim\"\n", 6, start()), single, 1e-9, 1e-9);
+  for (auto& kind : test::async_devices())
+    expect_equal(train(options, placement().config + "[device]\nkind = \"" + kind + "\"\n", 6, start()), single, 1e-9,
+                 1e-9);
 }
 
 TEST_P(Split, OneActorAnOp) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/build.h"
+#include "tests/on_device.h"
 
 namespace sluice::test {
 
@@ -167,8 +168,24 @@ struct OpRun {
 
   Box whole(const LogicalType& type) const { return local_box(type.shape, {}, {}, {}, window); }
 
-  std::vector<HostTensor> run(std::vector<HostTensor> in, const std::vector<Box>& in_boxes,
+  // On the CPU; and on the device under test, whose results are those that are returned.
+  std::vector<HostTensor> run(const std::vector<HostTensor>& in, const std::vector<Box>& in_boxes,
                               const std::vector<Box>& out_boxes) const {
+    auto want = run_on(false, in, in_boxes, out_boxes);
+    if (!device_under_test()) return want;
+    auto have = run_on(true, in, in_boxes, out_boxes);
+    for (size_t o = 0; o < want.size(); ++o)
+      for (int64_t i = 0; i < want[o].numel(); ++i)
+        if (!near(want[o].dtype, have[o].get(i), want[o].get(i))) {
+          ADD_FAILURE() << op->name << " gives " << have[o].get(i) << " on device " << device_under_test()->kind()
+                        << " and " << want[o].get(i) << " on the CPU, element " << i << " of output " << o;
+          return have;
+        }
+    return have;
+  }
+
+  std::vector<HostTensor> run_on(bool device, std::vector<HostTensor> in, const std::vector<Box>& in_boxes,
+                                 const std::vector<Box>& out_boxes) const {
     std::vector<HostTensor> out;
     for (size_t o = 0; o < out_boxes.size(); ++o) out.emplace_back(out_types[o].dtype, sizes_of(out_boxes[o]));
     std::vector<View> in_views, out_views;
@@ -193,11 +210,7 @@ struct OpRun {
     call.step = 3;
     call.window = &window;
     call.threads = threads;
-    run_cpu(*op, call);
-    if (op->rate == Rate::accumulate) {
-      call.micro_batch = 1;
-      run_cpu(*op, call);
-    }
+    execute(device, call);
     if (alias_input >= 0) out[0].store = in[size_t(alias_input)].store;
     return out;
   }
@@ -210,6 +223,15 @@ struct OpRun {
   }
 
  private:
+  void execute(bool device, Call& call) const {
+    int micros = op->rate == Rate::accumulate ? 2 : 1;
+    std::unique_ptr<DeviceCall> there;
+    if (device) there = std::make_unique<DeviceCall>(call);
+    for (call.micro_batch = 0; call.micro_batch < micros; ++call.micro_batch)
+      there ? there->run(*op, call.micro_batch) : run_cpu(*op, call);
+    if (there) there->finish();
+  }
+
   static void to_col(HostTensor& tensor) {
     HostTensor swapped = tensor;
     size_t rank = tensor.dims.size();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices: memory, streams and events. `cpu` runs a launch at once on the caller's thread; `sim` runs it later on its
-// own thread, in its own address space and after random delays, as a GPU would; `null` computes nothing.
+// own thread, in its own address space and after random delays, as a GPU would; `cuda` is one, and its launches run at
+// once on the caller's thread and enqueue kernels; `null` computes nothing.
 // Invariants: launches of one stream run in order; an event is complete when all launches before its record are.
 // Device addresses are opaque to the host: only launches, copies and (cpu) the host may use them.
 // Thread rule: a DeviceStream is used by one thread at a time; Event::done may be asked from any.
@@ -28,10 +29,14 @@ class DeviceStream {
   virtual ~DeviceStream() = default;
   // Enqueues work. `work` gets `base`: what to add to a device address to dereference it there (0 on cpu).
   // An exception in `work` is kept and rethrown by the next synchronize() or take_failure().
+  // Where queue() is not null, `work` runs at once and must enqueue there all that it does.
   virtual void launch(std::function<void(std::ptrdiff_t base)> work) = 0;
+  // What device kernels are enqueued on (Call::queue); null: kernels are the host's functions.
+  virtual void* queue() { return nullptr; }
   virtual EventPtr record() = 0;           // null where everything launched is complete already
   virtual void wait(const EventPtr&) = 0;  // launches that follow run after the event; does not block the host
   virtual void synchronize() = 0;          // blocks the host
+  // What failed since it was last asked: of this stream, or seen by a kernel of the device (a bad index, say).
   virtual std::exception_ptr take_failure() = 0;
   // Graph capture: launches between begin and end are recorded, not run; replay() enqueues them all.
   virtual void begin_capture() = 0;
@@ -50,6 +55,8 @@ class Device {
   virtual void* allocate_pinned(size_t bytes) = 0;  // host memory that copies may use
   virtual void release_pinned(void* memory) = 0;
   virtual std::unique_ptr<DeviceStream> stream() = 0;
+  // Whether launches and copies here may use the other device's memory (of the same kind, in this process).
+  virtual bool reaches(const Device& other) const { return kind() == other.kind(); }
   // Asynchronous copies in stream order; host memory should be pinned.
   virtual void copy_in(DeviceStream&, void* device, const void* host, size_t bytes) = 0;
   virtual void copy_out(DeviceStream&, void* host, const void* device, size_t bytes) = 0;
@@ -66,6 +73,7 @@ class HostMemory {
 };
 
 struct DeviceOptions {
+  int ordinal = 0;               // which of the machine's; counted round when there are fewer
   int threads = 1;               // cpu: the team
   HostMemory* memory = nullptr;  // of host memory: cpu's own, pinned memory of the others; null: the heap
   uint64_t seed = 0;             // sim: of the delays
@@ -74,7 +82,13 @@ struct DeviceOptions {
 struct DeviceDef {
   std::string_view name, doc;
   std::unique_ptr<Device> (*make)(const DeviceOptions&);
+  // How many this machine has; 0: none, or a build without it. Null: as many as are asked for.
+  int (*count)() = nullptr;
 };
 std::span<const DeviceDef* const> builtin_devices();  // written by CMake from kernels/device/*.cc
+inline int count_of(const DeviceDef& def) { return def.count ? def.count() : 1; }
+
+// Throws Error(failed) that names `what` when what was enqueued last was refused.
+void check_queue(void* queue, std::string_view what);
 
 }  // namespace sluice

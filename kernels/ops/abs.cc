@@ -7,14 +7,23 @@ namespace {
 
 struct Abs {
   template <class T>
-  T operator()(T x) const {
+  constexpr T operator()(T x) const {
     return x < T(0) ? wrapped(T(0), x, [](auto a, auto b) { return a - b; }) : x + T(0);
   }
 };
 
+}  // namespace
+
+#ifdef __CUDACC__
+void abs_cuda(const Call& call) { number_map_cuda<Abs, 1>(call); }
+#else
+namespace {
+
 constexpr Sample samples[] = {{"float[4b,5]"}, {"int32[7]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel abs_cuda;
 
 extern constinit const OpDef abs{
     .name = "abs",
@@ -28,8 +37,10 @@ extern constinit const OpDef abs{
         },
     .tile = tile_of<Abs, 1>(),
     .cpu = number_map<Abs, 1>,
+    .cuda = abs_cuda,
     .alias = 1,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

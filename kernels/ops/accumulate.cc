@@ -4,8 +4,31 @@
 #include "kernels/parallel.h"
 #include "kernels/rule.h"
 #include "kernels/simd.h"
+#include "kernels/strided.h"
+#include "kernels/tile-inl.h"
 
 namespace sluice::ops {
+namespace {
+
+struct AccumulateAdd {
+  template <class T>
+  constexpr T operator()(T x, T y) const {
+    return wrapped(x, y, [](auto a, auto b) { return a + b; });
+  }
+};
+
+}  // namespace
+
+#ifdef __CUDACC__
+// The first micro-batch is copied, the others are added to what is there.
+void accumulate_cuda(const Call& call) {
+  if (call.micro_batch == 0) return copy_same_cuda(call);
+  View operands[] = {call.out[0], call.in[0]};
+  Call sum = call;
+  sum.in = operands;
+  number_map_cuda<AccumulateAdd, 2>(sum);
+}
+#else
 namespace {
 
 std::vector<LogicalType> types(const RuleArgs& args) {
@@ -20,12 +43,7 @@ template <class T>
 void add(T* out, const T* in, int64_t n) {
   vectorized([=] {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) {
-      if constexpr (std::is_integral_v<T>)
-        out[i] = T(uint64_t(out[i]) + uint64_t(in[i]));  // wraps
-      else
-        out[i] += in[i];
-    }
+    for (int64_t i = 0; i < n; ++i) out[i] = AccumulateAdd{}(out[i], in[i]);
   });
 }
 
@@ -46,6 +64,8 @@ constexpr Sample samples[] = {{"float[5,7]"}, {"float[]"}, {"int32[6]"}};
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel accumulate_cuda;
+
 extern constinit const OpDef accumulate{
     .name = "accumulate",
     .doc = "The sum of `x` over the micro-batches of a step.",
@@ -53,8 +73,10 @@ extern constinit const OpDef accumulate{
     .inputs = "x",
     .rule = {.index = "*->*", .linear = 1, .types = types},
     .cpu = cpu,
+    .cuda = accumulate_cuda,
     .rate = Rate::accumulate,
     .hidden = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -32,6 +32,7 @@ extern constinit const OpDef adam{
     .attrs = attrs,
     .rule = {.types = optimizer_types, .signatures = optimizer_signatures},
     .cpu = [](const Call& call) { adam_run(call, false); },
+    .cuda = adam_cuda,
     .alias = 1,
     .states = states,
     .hidden = true,

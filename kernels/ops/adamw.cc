@@ -32,6 +32,7 @@ extern constinit const OpDef adamw{
     .attrs = attrs,
     .rule = {.types = optimizer_types, .signatures = optimizer_signatures},
     .cpu = [](const Call& call) { adam_run(call, true); },
+    .cuda = adamw_cuda,
     .alias = 1,
     .states = states,
     .hidden = true,

@@ -7,10 +7,17 @@ namespace {
 
 struct Add {
   template <class T>
-  T operator()(T x, T y) const {
+  constexpr T operator()(T x, T y) const {
     return wrapped(x, y, [](auto a, auto b) { return a + b; });
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void add_cuda(const Call& call) { number_map_cuda<Add, 2>(call); }
+#else
+namespace {
 
 constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"},
                               {"float[4b,5] float[5]"},
@@ -19,6 +26,8 @@ constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"},
                               {"uint8[2,3] uint8[]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel add_cuda;
 
 extern constinit const OpDef add{
     .name = "add",
@@ -32,8 +41,10 @@ extern constinit const OpDef add{
         },
     .tile = tile_of<Add, 2>(),
     .cpu = number_map<Add, 2>,
+    .cuda = add_cuda,
     .alias = 3,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <bit>
 #include <limits>
 
 #include "kernels/build.h"
+#include "kernels/narrow.h"
 #include "kernels/tile-inl.h"
 
 namespace sluice::ops {
 namespace {
 
-// The storage types as wrappers of their bits, with conversions from and to float32 (to nearest even).
-struct BFloat16 {
-  uint16_t bits;
-  explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
-  static BFloat16 from(float x) {
-    uint32_t u = std::bit_cast<uint32_t>(x);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return {uint16_t(u >> 16 | 0x40)};  // NaN stays one
-    return {uint16_t((u + 0x7fffu + (u >> 16 & 1)) >> 16)};
-  }
-};
-struct Float16 {
-  uint16_t bits;
-  explicit operator float() const { return float(std::bit_cast<_Float16>(bits)); }
-  static Float16 from(float x) { return {std::bit_cast<uint16_t>(_Float16(x))}; }
-};
-
 // A float outside of an integer's range becomes the nearest end of it; NaN becomes 0.
 template <class To, class From>
-To convert(From x) {
+constexpr To convert(From x) {
   if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
@@ -39,6 +23,18 @@ To convert(From x) {
   }
 }
 
+template <class To, class From>
+constexpr To converted(From x) {
+  if constexpr (is_narrow<From> && is_narrow<To>)
+    return To::narrow(From::widen(x));
+  else if constexpr (is_narrow<From>)
+    return convert<To>(From::widen(x));
+  else if constexpr (is_narrow<To>)
+    return To::narrow(float(x));
+  else
+    return convert<To>(x);
+}
+
 template <class F>
 void visit_any(DType dtype, F f) {
   if (dtype == DType::bfloat16) return f(Tag<BFloat16>{});
@@ -46,21 +42,55 @@ void visit_any(DType dtype, F f) {
   visit_dtype(dtype, f);
 }
 
-template <class T>
-inline constexpr bool is_storage = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+}  // namespace
+
+#ifdef __CUDACC__
+namespace {
+
+template <class To, class From>
+__device__ To converted_at(const void* in, int64_t i) {
+  return converted<To>(static_cast<const From*>(in)[i]);
+}
+
+template <class To>
+__device__ To converted_from(const void* in, DType from, int64_t i) {
+  switch (from) {
+    case DType::float32: return converted_at<To, float>(in, i);
+    case DType::float64: return converted_at<To, double>(in, i);
+    case DType::bfloat16: return converted_at<To, BFloat16>(in, i);
+    case DType::float16: return converted_at<To, Float16>(in, i);
+    case DType::int8: return converted_at<To, int8_t>(in, i);
+    case DType::int16: return converted_at<To, int16_t>(in, i);
+    case DType::int32: return converted_at<To, int32_t>(in, i);
+    case DType::int64: return converted_at<To, int64_t>(in, i);
+    case DType::uint8: return converted_at<To, uint8_t>(in, i);
+    default: return converted_at<To, bool>(in, i);
+  }
+}
+
+// One kernel for a result: what it converts from is one branch for all elements, next to the cost of reading them.
+template <class To>
+__global__ void convert_any(const void* in, DType from, To* out, int64_t n) {
+  for (int64_t i = thread_index(); i < n; i += thread_stride()) out[i] = converted_from<To>(in, from, i);
+}
+
+}  // namespace
+
+void astype_cuda(const Call& call) {
+  CudaQueue& queue = queue_of(call);
+  int64_t n = call.out[0].numel();
+  if (n == 0) return;
+  visit_any(call.out[0].dtype, [&]<class To>(Tag<To>) {
+    launch(queue, blocks_for(queue, n), cuda_threads, convert_any<To>, call.in[0].as<const void>(), call.in[0].dtype,
+           call.out[0].as<To>(), n);
+  });
+}
+#else
+namespace {
 
 template <class To, class From>
 void convert_row(To* out, const From* in, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (is_storage<From> && is_storage<To>)
-      out[i] = To::from(float(in[i]));
-    else if constexpr (is_storage<From>)
-      out[i] = convert<To>(float(in[i]));
-    else if constexpr (is_storage<To>)
-      out[i] = To::from(float(in[i]));
-    else
-      out[i] = convert<To>(in[i]);
-  }
+  for (int64_t i = 0; i < n; ++i) out[i] = converted<To>(in[i]);
 }
 
 using Row = void (*)(void* out, const void* in, int64_t n);
@@ -99,6 +129,8 @@ std::vector<Signature> signatures(const RuleArgs& args) {
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel astype_cuda;
+
 extern constinit const OpDef astype{
     .name = "astype",
     .doc = "`x` converted to another dtype. A real becomes an integer by cutting off its fraction.",
@@ -113,7 +145,9 @@ extern constinit const OpDef astype{
             args.result[0] = args.build.op("astype", {args.grad[0]}, {{"dtype", from}});
         },
     .cpu = run,
+    .cuda = astype_cuda,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -8,6 +8,22 @@
 namespace sluice::ops {
 namespace {
 
+std::array<int64_t, rank_max> broadcast_strides(const Call& call) {
+  auto &in = call.in[0], &out = call.out[0];
+  auto from = row_strides(in);
+  std::array<int64_t, rank_max> stride{};
+  for (int d = 0; d < in.rank; ++d)
+    stride[size_t(d + out.rank - in.rank)] = in.dims[size_t(d)] == 1 ? 0 : from[size_t(d)];
+  return stride;
+}
+
+}  // namespace
+
+#ifdef __CUDACC__
+void broadcast_to_cuda(const Call& call) { copy_strided_cuda(call, broadcast_strides(call)); }
+#else
+namespace {
+
 constexpr AttrDef attrs[] = {{AttrDef::shape, "shape", "The shape of the result.", ""}};
 constexpr Sample samples[] = {{"float[5]", "shape=shape[4b,5]"},
                               {"float[4b,1]", "shape=shape[4b,3]"},
@@ -43,16 +59,11 @@ std::vector<Signature> signatures(const RuleArgs& args) {
   return list;
 }
 
-void run(const Call& call) {
-  auto &in = call.in[0], &out = call.out[0];
-  auto from = row_strides(in);
-  std::array<int64_t, rank_max> stride{};
-  for (int d = 0; d < in.rank; ++d)
-    stride[size_t(d + out.rank - in.rank)] = in.dims[size_t(d)] == 1 ? 0 : from[size_t(d)];
-  copy_strided(out, in.data, stride, call.threads);
-}
+void run(const Call& call) { copy_strided(call.out[0], call.in[0].data, broadcast_strides(call), call.threads); }
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel broadcast_to_cuda;
 
 extern constinit const OpDef broadcast_to{
     .name = "broadcast_to",
@@ -63,6 +74,8 @@ extern constinit const OpDef broadcast_to{
     .rule = {.types = types, .signatures = signatures},
     .grad = [](GradArgs& args) { args.result[0] = args.build.unbroadcast(args.grad[0], args.in(0)); },
     .cpu = run,
+    .cuda = broadcast_to_cuda,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -1,10 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <cmath>
-
+#include "kernels/lane_math.h"
 #include "kernels/rule.h"
+#include "kernels/tile-inl.h"
 
 namespace sluice::ops {
+namespace {
+
+// As torch.nn.utils.clip_grad_norm_: a norm that is not finite makes the scale so, and the step's numbers show it.
+struct ClipScale {
+  double max_norm;
+  template <class T>
+  constexpr T operator()(T sum_of_squares) const {
+    double scale = max_norm / (lane_sqrt(double(sum_of_squares)) + 1e-6);
+    return T(scale > 1 ? 1 : scale);
+  }
+};
+
+}  // namespace
+
+#ifdef __CUDACC__
+void clip_scale_cuda(const Call& call) {
+  ClipScale scale{call.attr<double>("max_norm")};
+  if (call.out[0].dtype == DType::float32)
+    map_cuda<ClipScale, float, float>(call, scale);
+  else
+    map_cuda<ClipScale, double, double>(call, scale);
+}
+#else
 namespace {
 
 std::vector<LogicalType> types(const RuleArgs& args) {
@@ -14,18 +36,17 @@ std::vector<LogicalType> types(const RuleArgs& args) {
   return {args.in[0]};
 }
 
-// As torch.nn.utils.clip_grad_norm_: a norm that is not finite makes the scale so, and the step's numbers show it.
 template <class T>
 void run(const Call& call) {
-  double norm = std::sqrt(double(*call.in[0].as<T>()));
-  double scale = call.attr<double>("max_norm") / (norm + 1e-6);
-  *call.out[0].as<T>() = T(scale > 1 ? 1 : scale);
+  *call.out[0].as<T>() = ClipScale{call.attr<double>("max_norm")}(*call.in[0].as<T>());
 }
 
 constexpr AttrDef attrs[] = {{AttrDef::real, "max_norm", "The largest norm that passes unscaled."}};
 constexpr Sample samples[] = {{"float[]>0.1", "max_norm=0.5"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel clip_scale_cuda;
 
 extern constinit const OpDef clip_scale{
     .name = "clip_scale",
@@ -35,7 +56,9 @@ extern constinit const OpDef clip_scale{
     .attrs = attrs,
     .rule = {.types = types},
     .cpu = [](const Call& call) { call.out[0].dtype == DType::float32 ? run<float>(call) : run<double>(call); },
+    .cuda = clip_scale_cuda,
     .hidden = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -6,8 +6,16 @@
 
 #include "kernels/build.h"
 #include "kernels/rule.h"
+#include "kernels/tile-inl.h"
 
 namespace sluice::ops {
+
+#ifdef __CUDACC__
+void constant_cuda(const Call& call) {
+  double value = call.attr<double>("value");
+  visit_dtype(call.out[0].dtype, [&]<class T>(Tag<T>) { map_cuda<Always<T>, T>(call, {T(value)}); });
+}
+#else
 namespace {
 
 constexpr AttrDef attrs[] = {{AttrDef::real, "value", "The value.", ""},
@@ -40,6 +48,8 @@ void run(const Call& call) {
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel constant_cuda;
+
 extern constinit const OpDef constant{
     .name = "constant",
     .doc = "A scalar of a fixed value.",
@@ -48,7 +58,9 @@ extern constinit const OpDef constant{
     .attrs = attrs,
     .rule = {.types = types},
     .cpu = run,
+    .cuda = constant_cuda,
     .hidden = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -1,8 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/build.h"
 #include "kernels/rule.h"
+#include "kernels/tile-inl.h"
 
 namespace sluice::ops {
+namespace {
+
+double count_of_call(const Call& call) {
+  double count = 1;
+  for (auto& dim : call.attr<Shape>("shape"))
+    count *=
+        double(dim.sym == fixed_sym || !call.window ? dim.size : dim.granule * call.window->whole[size_t(dim.sym)]);
+  return count;
+}
+
+}  // namespace
+
+#ifdef __CUDACC__
+void count_cuda(const Call& call) {
+  double count = count_of_call(call);
+  if (call.out[0].dtype == DType::float32)
+    map_cuda<Always<float>, float>(call, {float(count)});
+  else
+    map_cuda<Always<double>, double>(call, {count});
+}
+#else
 namespace {
 
 constexpr AttrDef attrs[] = {{AttrDef::shape, "shape", "The dims to count.", ""},
@@ -17,10 +39,7 @@ std::vector<LogicalType> types(const RuleArgs& args) {
 }
 
 void run(const Call& call) {
-  double count = 1;
-  for (auto& dim : call.attr<Shape>("shape"))
-    count *=
-        double(dim.sym == fixed_sym || !call.window ? dim.size : dim.granule * call.window->whole[size_t(dim.sym)]);
+  double count = count_of_call(call);
   if (call.out[0].dtype == DType::float32)
     *call.out[0].as<float>() = float(count);
   else
@@ -28,6 +47,8 @@ void run(const Call& call) {
 }
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel count_cuda;
 
 extern constinit const OpDef count{
     .name = "count",
@@ -37,7 +58,9 @@ extern constinit const OpDef count{
     .attrs = attrs,
     .rule = {.types = types},
     .cpu = run,
+    .cuda = count_cuda,
     .hidden = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -7,8 +7,56 @@
 #include "kernels/parallel.h"
 #include "kernels/simd.h"
 #include "kernels/softmax.h"
+#ifdef __CUDACC__
+#include "kernels/labels_cuda.h"
+#endif
 
 namespace sluice::ops {
+
+#ifdef __CUDACC__
+namespace {
+
+// A row of threads has a row of logits. parts[b] is the sum of block b's losses.
+template <class T>
+__global__ void losses(const T* logits, int64_t rows, DeviceLabels labels, T* each, double* parts) {
+  double sum = 0;
+  for (int64_t first = int64_t(blockIdx.x) * block_rows; first < rows; first += int64_t(gridDim.x) * block_rows) {
+    int64_t row = first + threadIdx.y, end = row < rows ? labels.classes : 0;
+    const T* x = logits + row * labels.classes;
+    T most = -std::numeric_limits<T>::infinity(), total = 0;
+    for (int64_t c = threadIdx.x; c < end; c += row_threads) most = x[c] > most ? x[c] : most;
+    most = combine_row<Larger>(most);
+    for (int64_t c = threadIdx.x; c < end; c += row_threads) total += lane_exp(x[c] - most);
+    total = combine_row<Plus>(total);
+    if (row >= rows || threadIdx.x != 0) continue;
+    int64_t label = labels.at(row);
+    T loss = label < 0 ? std::numeric_limits<T>::quiet_NaN() : lane_log(total) + most - x[label];
+    if (each) each[row] = loss;
+    sum += double(loss);
+  }
+  sum = combine_column<Plus>(sum);
+  if (threadIdx.x == 0 && threadIdx.y == 0) parts[blockIdx.x] = sum;
+}
+
+template <class T>
+void run(const Call& call) {
+  CudaQueue& queue = queue_of(call);
+  auto& reduction = call.attr<std::string>("reduction");
+  int64_t rows = call.in[0].dims[0];
+  T *out = call.out[0].as<T>(), *each = reduction == "none" ? out : nullptr;
+  if (each && rows == 0) return;
+  unsigned blocks = blocks_of_rows(queue, rows);
+  auto* parts = reinterpret_cast<double*>(queue.workspace);
+  launch(queue, blocks, block_of_rows(), losses<T>, call.in[0].as<const T>(), rows, DeviceLabels(call, "cross_entropy"),
+         each, parts);
+  double divisor = reduction == "mean" ? double(whole_rows(call)) : 1;
+  if (!each) launch(queue, 1, block_of_rows(), sum_parts<T>, parts, int64_t(blocks), divisor, out);
+}
+
+}  // namespace
+
+void cross_entropy_cuda(const Call& call) { call.in[0].dtype == DType::float32 ? run<float>(call) : run<double>(call); }
+#else
 namespace {
 
 bool per_row(const Attrs& attrs) { return attr<std::string>(attrs, "reduction") == "none"; }
@@ -68,6 +116,8 @@ constexpr Sample samples[] = {{"float[4b,5] int64[4b]<5"},
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel cross_entropy_cuda;
+
 extern constinit const OpDef cross_entropy{
     .name = "cross_entropy",
     .doc =
@@ -79,6 +129,8 @@ extern constinit const OpDef cross_entropy{
     .rule = {.types = types, .signatures = signatures},
     .grad = grad,
     .cpu = [](const Call& call) { call.in[0].dtype == DType::float32 ? run<float>(call) : run<double>(call); },
+    .cuda = cross_entropy_cuda,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -3,8 +3,54 @@
 #include "kernels/parallel.h"
 #include "kernels/simd.h"
 #include "kernels/softmax.h"
+#ifdef __CUDACC__
+#include "kernels/labels_cuda.h"
+#endif
 
 namespace sluice::ops {
+
+#ifdef __CUDACC__
+namespace {
+
+// (softmax(logits) - one_hot(labels)) * g / rows; a row of threads has a row. y may be the logits.
+template <class T>
+__global__ void loss_gradients(const T* logits, int64_t rows, DeviceLabels labels, const T* g, bool each, T scale,
+                               T* y) {
+  for (int64_t first = int64_t(blockIdx.x) * block_rows; first < rows; first += int64_t(gridDim.x) * block_rows) {
+    int64_t row = first + threadIdx.y, end = row < rows ? labels.classes : 0;
+    const T* x = logits + row * labels.classes;
+    T* out = y + row * labels.classes;
+    T most = -std::numeric_limits<T>::infinity(), total = 0;
+    for (int64_t c = threadIdx.x; c < end; c += row_threads) most = x[c] > most ? x[c] : most;
+    most = combine_row<Larger>(most);
+    for (int64_t c = threadIdx.x; c < end; c += row_threads) total += lane_exp(x[c] - most);
+    total = combine_row<Plus>(total);
+    if (row >= rows) continue;
+    int64_t label = labels.at(row);
+    T by = g[each ? row : 0] * scale, share = by / total;
+    for (int64_t c = threadIdx.x; c < end; c += row_threads)
+      out[c] = lane_exp(x[c] - most) * share - (c == label ? by : T(0));
+  }
+}
+
+template <class T>
+void run_gradient(const Call& call) {
+  CudaQueue& queue = queue_of(call);
+  auto& reduction = call.attr<std::string>("reduction");
+  int64_t rows = call.in[0].dims[0];
+  if (rows == 0) return;
+  T scale = reduction == "mean" ? T(1 / double(whole_rows(call))) : T(1);
+  launch(queue, blocks_for(queue, rows, block_rows), block_of_rows(), loss_gradients<T>, call.in[0].as<const T>(), rows,
+         DeviceLabels(call, "cross_entropy"), call.in[2].as<const T>(), reduction == "none", scale,
+         call.out[0].as<T>());
+}
+
+}  // namespace
+
+void cross_entropy_grad_cuda(const Call& call) {
+  call.in[0].dtype == DType::float32 ? run_gradient<float>(call) : run_gradient<double>(call);
+}
+#else
 namespace {
 
 bool per_row(const Attrs& attrs) { return attr<std::string>(attrs, "reduction") == "none"; }
@@ -54,6 +100,8 @@ constexpr Sample samples[] = {{"float[4b,5] int64[4b]<5 float[]"},
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel cross_entropy_grad_cuda;
+
 extern constinit const OpDef cross_entropy_grad{
     .name = "cross_entropy_grad",
     .doc = "The gradient of cross_entropy with respect to its logits, given the loss's.",
@@ -62,8 +110,10 @@ extern constinit const OpDef cross_entropy_grad{
     .attrs = attrs,
     .rule = {.types = types, .signatures = signatures},
     .cpu = [](const Call& call) { call.in[0].dtype == DType::float32 ? run<float>(call) : run<double>(call); },
+    .cuda = cross_entropy_grad_cuda,
     .alias = 1,
     .hidden = true,
 };
+#endif
 
 }  // namespace sluice::ops

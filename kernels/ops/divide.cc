@@ -7,15 +7,24 @@ namespace {
 
 struct Divide {
   template <class T>
-  T operator()(T x, T y) const {
+  constexpr T operator()(T x, T y) const {
     return x / y;
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void divide_cuda(const Call& call) { float_map_cuda<Divide, 2>(call); }
+#else
+namespace {
 
 constexpr Sample samples[] = {
     {"float[4b,5] float[4b,5]>0.5"}, {"float[4b,5] float[]>0.5"}, {"float[3,1] float[5]>0.5"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel divide_cuda;
 
 extern constinit const OpDef divide{
     .name = "divide",
@@ -31,8 +40,10 @@ extern constinit const OpDef divide{
           args.result[1] = b.unbroadcast(b.op("negative", {b.op("multiply", {slope, args.out(0)})}), args.in(1));
         },
     .tile = tile_of<Divide, 2>(),
+    .cuda = divide_cuda,
     .alias = 3,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

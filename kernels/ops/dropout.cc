@@ -3,10 +3,49 @@
 
 #include "kernels/build.h"
 #include "kernels/random.h"
+#ifdef __CUDACC__
+#include "kernels/random_cuda.h"
+#endif
 #include "kernels/rule.h"
 #include "kernels/simd.h"
 
 namespace sluice::ops {
+namespace {
+
+// An element stays where uniform(index) >= p, said in the generator's 24 bits.
+template <class T>
+struct DropoutRule {
+  uint32_t dropped;
+  T scale;
+  explicit DropoutRule(double p) : dropped(uint32_t(std::ceil(p * 16777216.0))), scale(p < 1 ? T(1 / (1 - p)) : T(0)) {}
+  constexpr T operator()(uint32_t bits, T x) const { return (bits >> 8) < dropped ? T(0) : x * scale; }
+};
+
+}  // namespace
+
+#ifdef __CUDACC__
+namespace {
+
+template <class T>
+__global__ void drop(DropoutRule<T> rule, RandomKey key, WholeIndex index, int64_t n, const T* in, T* out) {
+  for (int64_t i = thread_index(); i < n; i += thread_stride()) out[i] = rule(key.bits(index.of(i)), in[i]);
+}
+
+template <class T>
+void run_dropout(const Call& call) {
+  CudaQueue& queue = queue_of(call);
+  int64_t n = call.out[0].numel();
+  if (n == 0) return;
+  launch(queue, blocks_for(queue, n), cuda_threads, drop<T>, DropoutRule<T>(call.attr<double>("p")),
+         random_key_of(call), WholeIndex(call.out[0]), n, call.in[0].as<const T>(), call.out[0].as<T>());
+}
+
+}  // namespace
+
+void dropout_cuda(const Call& call) {
+  call.out[0].dtype == DType::float32 ? run_dropout<float>(call) : run_dropout<double>(call);
+}
+#else
 namespace {
 
 std::vector<LogicalType> types(const RuleArgs& args) {
@@ -25,10 +64,7 @@ void grad(GradArgs& g) {
 template <class T>
 void run(const Call& call) {
   constexpr int64_t chunk = 256;
-  double p = call.attr<double>("p");
-  // An element stays where uniform(index) >= p, said in the generator's 24 bits.
-  auto dropped = uint32_t(std::ceil(p * 16777216.0));
-  T scale = p < 1 ? T(1 / (1 - p)) : T(0);
+  DropoutRule<T> rule(call.attr<double>("p"));
   RandomKey key = random_key_of(call);
   const T* in = call.in[0].as<T>();
   T* out = call.out[0].as<T>();
@@ -41,7 +77,7 @@ void run(const Call& call) {
       T* y = out + local + done;
       vectorized([&] {
 #pragma omp simd
-        for (int64_t i = 0; i < count; ++i) y[i] = (bits[i] >> 8) < dropped ? T(0) : x[i] * scale;
+        for (int64_t i = 0; i < count; ++i) y[i] = rule(bits[i], x[i]);
       });
     }
   });
@@ -55,6 +91,8 @@ constexpr Sample samples[] = {{"float[4b,7]", "p=0.5"}, {"float[3,4b,2]", "p=0.1
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel dropout_cuda;
+
 extern constinit const OpDef dropout{
     .name = "dropout",
     .doc = "Zeroes each element with probability `p` and multiplies the others by 1/(1-p).",
@@ -64,8 +102,10 @@ extern constinit const OpDef dropout{
     .rule = {.index = "*->*", .linear = 1, .types = types},
     .grad = grad,
     .cpu = [](const Call& call) { call.out[0].dtype == DType::float32 ? run<float>(call) : run<double>(call); },
+    .cuda = dropout_cuda,
     .alias = 1,
     .random = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -43,6 +43,7 @@ extern constinit const OpDef expand_dims{
           args.result[0] = args.build.op("reshape", {args.grad[0]}, same);
         },
     .cpu = copy_same,
+    .cuda = copy_same_cuda,
     .alias = 1,
     .view = ViewKind::same,
 };

@@ -6,14 +6,23 @@
 
 #include "kernels/build.h"
 #include "kernels/rule.h"
+#include "kernels/tile-inl.h"
 
 namespace sluice::ops {
+
+#ifdef __CUDACC__
+void full_cuda(const Call& call) {
+  double value = call.attr<double>("fill_value");
+  visit_dtype(call.out[0].dtype, [&]<class T>(Tag<T>) { map_cuda<Always<T>, T>(call, {T(value)}); });
+}
+#else
 namespace {
 
 constexpr AttrDef attrs[] = {{AttrDef::shape, "shape", "The shape.", ""},
                              {AttrDef::real, "fill_value", "The value of all elements.", ""},
                              {AttrDef::dtype, "dtype", "The dtype.", "dtype:float32"}};
-constexpr Sample samples[] = {{"", "shape=shape[4b,5] fill_value=0.5"}, {"", "shape=shape[3] fill_value=-2 dtype=dtype:int32"}};
+constexpr Sample samples[] = {{"", "shape=shape[4b,5] fill_value=0.5"},
+                              {"", "shape=shape[3] fill_value=-2 dtype=dtype:int32"}};
 
 // A value that the dtype can hold: converting another is undefined.
 void check_value(const RuleArgs& args, DType dtype) {
@@ -47,6 +56,8 @@ void run(const Call& call) {
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel full_cuda;
+
 extern constinit const OpDef full{
     .name = "full",
     .doc = "A tensor whose elements all have one value.",
@@ -55,6 +66,8 @@ extern constinit const OpDef full{
     .attrs = attrs,
     .rule = {.types = types, .signatures = signatures},
     .cpu = run,
+    .cuda = full_cuda,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -7,15 +7,24 @@ namespace {
 
 struct GreaterEqual {
   template <class T>
-  bool operator()(T x, T y) const {
+  constexpr bool operator()(T x, T y) const {
     return x >= y;
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void greater_equal_cuda(const Call& call) { compare_map_cuda<GreaterEqual>(call); }
+#else
+namespace {
 
 constexpr Sample samples[] = {
     {"float[4b,5] float[4b,5]"}, {"float[4b,5] float[]"}, {"int32[7]<3 int32[7]<3"}, {"int64[4b,1]<3 int64[5]<3"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel greater_equal_cuda;
 
 extern constinit const OpDef greater_equal{
     .name = "greater_equal",
@@ -24,7 +33,9 @@ extern constinit const OpDef greater_equal{
     .inputs = "x,y",
     .rule = {.index = "*,*->*", .promote_mask = 3, .types = types_compare},
     .cpu = compare_map<GreaterEqual, 2>,
+    .cuda = greater_equal_cuda,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

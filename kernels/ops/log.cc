@@ -8,14 +8,23 @@ namespace {
 
 struct Log {
   template <class T>
-  T operator()(T x) const {
+  constexpr T operator()(T x) const {
     return lane_log(x);
   }
 };
 
+}  // namespace
+
+#ifdef __CUDACC__
+void log_cuda(const Call& call) { float_map_cuda<Log, 1>(call); }
+#else
+namespace {
+
 constexpr Sample samples[] = {{"float[4b,5]>0.2"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel log_cuda;
 
 extern constinit const OpDef log{
     .name = "log",
@@ -28,8 +37,10 @@ extern constinit const OpDef log{
           args.result[0] = args.build.op("divide", {args.grad[0], args.in(0)});
         },
     .tile = tile_of<Log, 1>(),
+    .cuda = log_cuda,
     .alias = 1,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

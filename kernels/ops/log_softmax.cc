@@ -28,6 +28,7 @@ extern constinit const OpDef log_softmax{
     .rule = {.types = softmax_types, .signatures = softmax_signatures},
     .grad = grad,
     .cpu = [](const Call& call) { softmax_run(call, true); },
+    .cuda = log_softmax_cuda,
     .alias = 1,
 };
 

@@ -6,12 +6,21 @@ namespace sluice::ops {
 namespace {
 
 struct LogicalNot {
-  bool operator()(bool x) const { return !x; }
+  constexpr bool operator()(bool x) const { return !x; }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void logical_not_cuda(const Call& call) { map_cuda<LogicalNot, bool, bool>(call); }
+#else
+namespace {
 
 constexpr Sample samples[] = {{"bool[4b,5]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel logical_not_cuda;
 
 extern constinit const OpDef logical_not{
     .name = "logical_not",
@@ -21,8 +30,10 @@ extern constinit const OpDef logical_not{
     .rule = {.index = "*->*", .types = types_bool},
     .cpu =
         [](const Call& call) { tile_detail::run_map<LogicalNot, bool, bool>(call, nullptr, std::index_sequence<0>{}); },
+    .cuda = logical_not_cuda,
     .alias = 1,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -10,21 +10,6 @@
 namespace sluice {
 namespace {
 
-// A right matrix without leading dims is the usual weight: its gradient is one product over all rows of `a`, so that
-// no tensor of a weight for each leading index comes to be.
-void grad(GradArgs& g) {
-  Builder& build = g.build;
-  size_t a_rank = build.type(g.in(0)).shape.size(), b_rank = build.type(g.in(1)).shape.size();
-  TensorId b_t = build.op("matrix_transpose", {g.in(1)});
-  g.result[0] = build.unbroadcast(build.op("matmul", {g.grad[0], b_t}), g.in(0));
-  if (b_rank == 2 && a_rank > 2) {
-    g.result[1] = build.op("matmul_over_rows", {g.in(0), g.grad[0]});
-  } else {
-    TensorId a_t = build.op("matrix_transpose", {g.in(0)});
-    g.result[1] = build.unbroadcast(build.op("matmul", {a_t, g.grad[0]}), g.in(1));
-  }
-}
-
 // The leading dims of a product: how far each operand steps for one more in each of them, in matrices.
 struct Batch {
   int rank = 0;
@@ -62,19 +47,78 @@ Batch batch_of(const Call& call) {
 
 int64_t last(const View& view, int from_end) { return view.dims[size_t(view.rank - from_end)]; }
 
-void cpu(const Call& call) {
-  const View &a = call.in[0], &b = call.in[1], &out = call.out[0];
-  check(!out.col, "matmul writes row layout");
-  Gemm shape{.m = last(a, 2), .n = last(b, 1), .k = last(a, 1), .a_col = a.col, .b_col = b.col};
-  Batch batch = batch_of(call);
+struct BatchedProduct {
+  Gemm shape;
+  Batch batch;
+};
+
+BatchedProduct product_of(const Call& call) {
+  const View &a = call.in[0], &b = call.in[1];
+  check(!call.out[0].col, "matmul writes row layout");
+  BatchedProduct product{{.m = last(a, 2), .n = last(b, 1), .k = last(a, 1), .a_col = a.col, .b_col = b.col},
+                         batch_of(call)};
+  auto& [shape, batch] = product;
   // One right matrix for all: the left ones are one tall matrix.
   bool tall = !a.col && b.numel() == shape.k * shape.n && a.numel() == batch.count * shape.m * shape.k;
   if (tall) {
     shape.m *= batch.count;
-    return gemm(out.dtype, shape, a.data, b.data, out.data, call.threads);
+    batch = {};
   }
+  return product;
+}
+
+}  // namespace
+
+#ifdef __CUDACC__
+namespace ops {
+// The trailing dims through which both operands step evenly are one batch of cuBLASLt's, the others a loop.
+void matmul_cuda(const Call& call) {
+  auto [shape, batch] = product_of(call);
+  auto even = [&batch = batch](int d) {
+    for (auto& stride : batch.stride)
+      if (stride[size_t(d)] != stride[size_t(d) + 1] * batch.size[size_t(d) + 1]) return false;
+    return true;
+  };
+  int inner = batch.rank - 1;
+  while (inner > 0 && even(inner - 1)) --inner;
+  GemmBatch steps{.out_step = shape.m * shape.n};
+  for (int d = std::max(inner, 0); d < batch.rank; ++d) steps.count *= batch.size[size_t(d)];
+  if (batch.rank > 0) {
+    steps.a_step = batch.stride[0][size_t(batch.rank) - 1] * shape.m * shape.k;
+    steps.b_step = batch.stride[1][size_t(batch.rank) - 1] * shape.k * shape.n;
+  }
+  int64_t bytes = bytes_of(call.out[0].dtype);
+  for (int64_t i = 0; i < batch.count; i += std::max<int64_t>(steps.count, 1))
+    gemm_cuda(call.queue, call.out[0].dtype, shape, steps,
+              call.in[0].as<char>() + batch.at(0, i) * shape.m * shape.k * bytes,
+              call.in[1].as<char>() + batch.at(1, i) * shape.k * shape.n * bytes,
+              call.out[0].as<char>() + i * shape.m * shape.n * bytes);
+}
+}  // namespace ops
+#else
+namespace {
+
+// A right matrix without leading dims is the usual weight: its gradient is one product over all rows of `a`, so that
+// no tensor of a weight for each leading index comes to be.
+void grad(GradArgs& g) {
+  Builder& build = g.build;
+  size_t a_rank = build.type(g.in(0)).shape.size(), b_rank = build.type(g.in(1)).shape.size();
+  TensorId b_t = build.op("matrix_transpose", {g.in(1)});
+  g.result[0] = build.unbroadcast(build.op("matmul", {g.grad[0], b_t}), g.in(0));
+  if (b_rank == 2 && a_rank > 2) {
+    g.result[1] = build.op("matmul_over_rows", {g.in(0), g.grad[0]});
+  } else {
+    TensorId a_t = build.op("matrix_transpose", {g.in(0)});
+    g.result[1] = build.unbroadcast(build.op("matmul", {a_t, g.grad[0]}), g.in(1));
+  }
+}
+
+void cpu(const Call& call) {
+  const View &a = call.in[0], &b = call.in[1], &out = call.out[0];
+  auto [shape, batch] = product_of(call);
+  if (batch.rank == 0) return gemm(out.dtype, shape, a.data, b.data, out.data, call.threads);
   int64_t bytes = bytes_of(out.dtype);
-  auto one = [&](int64_t index, int threads) {
+  auto one = [&, &shape = shape, &batch = batch](int64_t index, int threads) {
     gemm(out.dtype, shape, a.as<char>() + batch.at(0, index) * shape.m * shape.k * bytes,
          b.as<char>() + batch.at(1, index) * shape.k * shape.n * bytes,
          out.as<char>() + index * shape.m * shape.n * bytes, threads);
@@ -106,6 +150,8 @@ constexpr Sample samples[] = {
 }  // namespace
 
 namespace ops {
+[[gnu::weak]] DeviceKernel matmul_cuda;
+
 extern constinit const OpDef matmul{
     .name = "matmul",
     .doc = "Matrix product of a[...,m,k] and b[...,k,n]; leading dims are broadcast.",
@@ -114,9 +160,12 @@ extern constinit const OpDef matmul{
     .rule = {.index = "*mk,*kn->*mn", .linear = 2, .promote_mask = 3, .types = types_number},
     .grad = grad,
     .cpu = cpu,
+    .cuda = matmul_cuda,
     .col_mask = 3,
     .cost = cost,
     .method = true,
 };
 }  // namespace ops
+#endif
+
 }  // namespace sluice

@@ -6,6 +6,23 @@
 namespace sluice::ops {
 namespace {
 
+Gemm outer_products(const Call& call) {
+  const View &a = call.in[0], &b = call.in[1];
+  int64_t m = a.dims[size_t(a.rank - 1)], n = b.dims[size_t(b.rank - 1)], rows = 1;
+  for (int d = 0; d < a.rank - 1; ++d) rows *= a.dims[size_t(d)];
+  return {.m = m, .n = n, .k = rows, .a_col = true};
+}
+
+}  // namespace
+
+#ifdef __CUDACC__
+void matmul_over_rows_cuda(const Call& call) {
+  gemm_cuda(call.queue, call.out[0].dtype, outer_products(call), {}, call.in[0].data, call.in[1].data,
+            call.out[0].data);
+}
+#else
+namespace {
+
 void grad(GradArgs& g) {
   Builder& build = g.build;
   g.result[0] = build.op("matmul", {g.in(1), build.op("matrix_transpose", {g.grad[0]})});
@@ -20,10 +37,7 @@ std::vector<LogicalType> types(const RuleArgs& args) {
 }
 
 void cpu(const Call& call) {
-  const View &a = call.in[0], &b = call.in[1];
-  int64_t m = a.dims[size_t(a.rank - 1)], n = b.dims[size_t(b.rank - 1)], rows = 1;
-  for (int d = 0; d < a.rank - 1; ++d) rows *= a.dims[size_t(d)];
-  gemm(call.out[0].dtype, {.m = m, .n = n, .k = rows, .a_col = true}, a.data, b.data, call.out[0].data, call.threads);
+  gemm(call.out[0].dtype, outer_products(call), call.in[0].data, call.in[1].data, call.out[0].data, call.threads);
 }
 
 Cost cost(std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs&) {
@@ -39,6 +53,8 @@ constexpr Sample samples[] = {
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel matmul_over_rows_cuda;
+
 extern constinit const OpDef matmul_over_rows{
     .name = "matmul_over_rows",
     .doc = "The sum over all leading dims of the outer products of a[...,m] and b[...,n]: a weight's gradient.",
@@ -47,8 +63,11 @@ extern constinit const OpDef matmul_over_rows{
     .rule = {.index = "*m,*n->mn", .linear = 2, .types = types},
     .grad = grad,
     .cpu = cpu,
+    .cuda = matmul_over_rows_cuda,
     .cost = cost,
     .hidden = true,
 };
+
+#endif
 
 }  // namespace sluice::ops

@@ -6,14 +6,23 @@
 namespace sluice::ops {
 namespace {
 
-constexpr Sample samples[] = {{"float[4b,5]"}, {"float[2,3,4b]"}, {"int32[5,3]"}};
-
-void run(const Call& call) {
+std::array<int64_t, rank_max> transposed_strides(const Call& call) {
   auto stride = row_strides(call.in[0]);
   size_t rank = size_t(call.in[0].rank);
   std::swap(stride[rank - 1], stride[rank - 2]);
-  copy_strided(call.out[0], call.in[0].data, stride, call.threads);
+  return stride;
 }
+
+}  // namespace
+
+#ifdef __CUDACC__
+void matrix_transpose_cuda(const Call& call) { copy_strided_cuda(call, transposed_strides(call)); }
+#else
+namespace {
+
+constexpr Sample samples[] = {{"float[4b,5]"}, {"float[2,3,4b]"}, {"int32[5,3]"}};
+
+void run(const Call& call) { copy_strided(call.out[0], call.in[0].data, transposed_strides(call), call.threads); }
 
 TensorId transposed(Builder& build, TensorId x) {
   NodeId producer = build.graph().tensor(x).producer;
@@ -42,6 +51,8 @@ TensorId transposed_gradient(Builder& build, TensorId grad) {
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel matrix_transpose_cuda;
+
 extern constinit const OpDef matrix_transpose{
     .name = "matrix_transpose",
     .doc = "`x` with its last two dims swapped.",
@@ -50,7 +61,9 @@ extern constinit const OpDef matrix_transpose{
     .rule = {.index = "*mn->*nm", .linear = 1},
     .grad = [](GradArgs& args) { args.result[0] = transposed_gradient(args.build, args.grad[0]); },
     .cpu = run,
+    .cuda = matrix_transpose_cuda,
     .view = ViewKind::swap,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -9,15 +9,26 @@ namespace {
 
 struct Max {
   template <class T>
-  static T identity() {
+  static constexpr T identity() {
     using Limits = std::numeric_limits<T>;
     return Limits::has_infinity ? T(-Limits::infinity()) : Limits::lowest();
   }
   template <class T>
-  T operator()(T a, T b) const {
+  constexpr T operator()(T a, T b) const {
     return (a > b) | (a != a) ? a : b;
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void max_cuda(const Call& call) {
+  visit_dtype(call.in[0].dtype, [&]<class T>(Tag<T>) {
+    if constexpr (!std::is_same_v<T, bool>) reduce_cuda<Max, T, T>(call);
+  });
+}
+#else
+namespace {
 
 constexpr Sample samples[] = {{"float[4b,5]"},
                               {"float[4b,5]", "axis=[0]"},
@@ -45,6 +56,8 @@ void run(const Call& call) {
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel max_cuda;
+
 extern constinit const OpDef max{
     .name = "max",
     .doc = "The largest element over the dims `axis`; NaN where there is one. Equal ones share the gradient.",
@@ -63,6 +76,7 @@ extern constinit const OpDef max{
           args.result[0] = b.op("multiply", {hits, unreduced(b, args.node, share)});
         },
     .cpu = run,
+    .cuda = max_cuda,
     .cost =
         [](std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs&) {
           double n = double(numel(in[0].shape));
@@ -70,5 +84,6 @@ extern constinit const OpDef max{
         },
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

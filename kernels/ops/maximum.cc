@@ -5,6 +5,20 @@
 namespace sluice::ops {
 namespace {
 
+struct Maximum {
+  template <class T>
+  constexpr T operator()(T x, T y) const {
+    return (x > y) | (x != x) ? x : y;
+  }
+};
+
+}  // namespace
+
+#ifdef __CUDACC__
+void maximum_cuda(const Call& call) { number_map_cuda<Maximum, 2>(call); }
+#else
+namespace {
+
 std::vector<Signature> signatures_of_maximum(const RuleArgs& args) {
   auto list = index_signatures(args);
   Sbp partial{Sbp::Pmax, -1};
@@ -12,16 +26,11 @@ std::vector<Signature> signatures_of_maximum(const RuleArgs& args) {
   return list;
 }
 
-struct Maximum {
-  template <class T>
-  T operator()(T x, T y) const {
-    return (x > y) | (x != x) ? x : y;
-  }
-};
-
 constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"}, {"float[4b,5] float[5]"}, {"int32[7] int32[7]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel maximum_cuda;
 
 extern constinit const OpDef maximum{
     .name = "maximum",
@@ -45,8 +54,10 @@ extern constinit const OpDef maximum{
         },
     .tile = tile_of<Maximum, 2>(),
     .cpu = number_map<Maximum, 2>,
+    .cuda = maximum_cuda,
     .alias = 3,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -5,18 +5,17 @@
 #include "kernels/tile-inl.h"
 
 namespace sluice::ops {
-namespace {
 
-struct Sum {
-  template <class T>
-  static T identity() {
-    return T(0);
-  }
-  template <class T>
-  T operator()(T a, T b) const {
-    return wrapped(a, b, [](auto x, auto y) { return x + y; });
-  }
-};
+#ifdef __CUDACC__
+void mean_cuda(const Call& call) {
+  DividedBy finish{reduced_count(call)};
+  if (call.in[0].dtype == DType::float32)
+    reduce_cuda<ReduceSum, float, float>(call, finish);
+  else
+    reduce_cuda<ReduceSum, double, double>(call, finish);
+}
+#else
+namespace {
 
 constexpr Sample samples[] = {{"float[4b,5]"},
                               {"float[4b,5]", "axis=[0]"},
@@ -34,7 +33,7 @@ std::vector<Signature> signatures(const RuleArgs& args) { return signatures_redu
 // Divides by the count of the whole batch, so that the parts of a split batch add up to the mean.
 template <class T>
 void run_typed(const Call& call) {
-  Reducer<Sum, T, T>(call).run();
+  Reducer<ReduceSum, T, T>(call).run();
   T* out = call.out[0].as<T>();
   T count = T(reduced_count(call));
   for (int64_t i = 0, n = call.out[0].numel(); i < n; ++i) out[i] /= count;
@@ -48,6 +47,8 @@ void run(const Call& call) {
 }
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel mean_cuda;
 
 extern constinit const OpDef mean{
     .name = "mean",
@@ -64,6 +65,7 @@ extern constinit const OpDef mean{
           args.result[0] = unreduced(b, args.node, share);
         },
     .cpu = run,
+    .cuda = mean_cuda,
     .cost =
         [](std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs&) {
           double n = double(numel(in[0].shape));
@@ -71,5 +73,6 @@ extern constinit const OpDef mean{
         },
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -5,6 +5,20 @@
 namespace sluice::ops {
 namespace {
 
+struct Minimum {
+  template <class T>
+  constexpr T operator()(T x, T y) const {
+    return (x < y) | (x != x) ? x : y;
+  }
+};
+
+}  // namespace
+
+#ifdef __CUDACC__
+void minimum_cuda(const Call& call) { number_map_cuda<Minimum, 2>(call); }
+#else
+namespace {
+
 std::vector<Signature> signatures_of_minimum(const RuleArgs& args) {
   auto list = index_signatures(args);
   Sbp partial{Sbp::Pmin, -1};
@@ -12,16 +26,11 @@ std::vector<Signature> signatures_of_minimum(const RuleArgs& args) {
   return list;
 }
 
-struct Minimum {
-  template <class T>
-  T operator()(T x, T y) const {
-    return (x < y) | (x != x) ? x : y;
-  }
-};
-
 constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"}, {"float[4b,5] float[5]"}, {"int32[7] int32[7]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel minimum_cuda;
 
 extern constinit const OpDef minimum{
     .name = "minimum",
@@ -45,8 +54,10 @@ extern constinit const OpDef minimum{
         },
     .tile = tile_of<Minimum, 2>(),
     .cpu = number_map<Minimum, 2>,
+    .cuda = minimum_cuda,
     .alias = 3,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -7,10 +7,17 @@ namespace {
 
 struct Multiply {
   template <class T>
-  T operator()(T x, T y) const {
+  constexpr T operator()(T x, T y) const {
     return wrapped(x, y, [](auto a, auto b) { return a * b; });
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void multiply_cuda(const Call& call) { number_map_cuda<Multiply, 2>(call); }
+#else
+namespace {
 
 constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"},
                               {"float[4b,5] float[5]"},
@@ -19,6 +26,8 @@ constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"},
                               {"int16[3,1] int16[5]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel multiply_cuda;
 
 extern constinit const OpDef multiply{
     .name = "multiply",
@@ -34,8 +43,10 @@ extern constinit const OpDef multiply{
         },
     .tile = tile_of<Multiply, 2>(),
     .cpu = number_map<Multiply, 2>,
+    .cuda = multiply_cuda,
     .alias = 3,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -7,14 +7,23 @@ namespace {
 
 struct Negative {
   template <class T>
-  T operator()(T x) const {
+  constexpr T operator()(T x) const {
     return wrapped(T(0), x, [](auto, auto b) { return -b; });
   }
 };
 
+}  // namespace
+
+#ifdef __CUDACC__
+void negative_cuda(const Call& call) { number_map_cuda<Negative, 1>(call); }
+#else
+namespace {
+
 constexpr Sample samples[] = {{"float[4b,5]"}, {"int32[7]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel negative_cuda;
 
 extern constinit const OpDef negative{
     .name = "negative",
@@ -25,8 +34,10 @@ extern constinit const OpDef negative{
     .grad = [](GradArgs& args) { args.result[0] = args.build.op("negative", {args.grad[0]}); },
     .tile = tile_of<Negative, 1>(),
     .cpu = number_map<Negative, 1>,
+    .cuda = negative_cuda,
     .alias = 1,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -7,10 +7,17 @@ namespace {
 
 struct NotEqual {
   template <class T>
-  bool operator()(T x, T y) const {
+  constexpr bool operator()(T x, T y) const {
     return x != y;
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void not_equal_cuda(const Call& call) { compare_map_cuda<NotEqual>(call); }
+#else
+namespace {
 
 constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"},
                               {"float[4b,5] float[]"},
@@ -20,6 +27,8 @@ constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"},
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel not_equal_cuda;
+
 extern constinit const OpDef not_equal{
     .name = "not_equal",
     .doc = "Whether `x` and `y` differ, element by element; bool.",
@@ -27,7 +36,9 @@ extern constinit const OpDef not_equal{
     .inputs = "x,y",
     .rule = {.index = "*,*->*", .promote_mask = 3, .types = types_compare},
     .cpu = compare_map<NotEqual, 2>,
+    .cuda = not_equal_cuda,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -8,6 +8,21 @@
 namespace sluice::ops {
 namespace {
 
+std::array<int64_t, rank_max> permuted_strides(const Call& call) {
+  auto& axes = call.attr<std::vector<int64_t>>("axes");
+  auto from = row_strides(call.in[0]);
+  std::array<int64_t, rank_max> stride{};
+  for (size_t d = 0; d < axes.size(); ++d) stride[d] = from[size_t(axes[d] < 0 ? axes[d] + call.in[0].rank : axes[d])];
+  return stride;
+}
+
+}  // namespace
+
+#ifdef __CUDACC__
+void permute_dims_cuda(const Call& call) { copy_strided_cuda(call, permuted_strides(call)); }
+#else
+namespace {
+
 constexpr AttrDef attrs[] = {{AttrDef::integers, "axes", "For each dim of the result, the dim of `x` it is.", ""}};
 constexpr Sample samples[] = {
     {"float[4b,5,2]", "axes=[2,0,1]"}, {"float[3,4b]", "axes=[1,0]"}, {"int8[2,3,1,5]", "axes=[-1,0,2,1]"}};
@@ -41,15 +56,11 @@ std::vector<Signature> signatures(const RuleArgs& args) {
   return list;
 }
 
-void run(const Call& call) {
-  auto& axes = call.attr<std::vector<int64_t>>("axes");
-  auto from = row_strides(call.in[0]);
-  std::array<int64_t, rank_max> stride{};
-  for (size_t d = 0; d < axes.size(); ++d) stride[d] = from[size_t(axes[d] < 0 ? axes[d] + call.in[0].rank : axes[d])];
-  copy_strided(call.out[0], call.in[0].data, stride, call.threads);
-}
+void run(const Call& call) { copy_strided(call.out[0], call.in[0].data, permuted_strides(call), call.threads); }
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel permute_dims_cuda;
 
 extern constinit const OpDef permute_dims{
     .name = "permute_dims",
@@ -67,7 +78,9 @@ extern constinit const OpDef permute_dims{
           args.result[0] = args.build.op("permute_dims", {args.grad[0]}, {{"axes", back}});
         },
     .cpu = run,
+    .cuda = permute_dims_cuda,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -9,15 +9,24 @@ namespace {
 
 struct Pow {
   template <class T>
-  T operator()(T x, T y) const {
+  constexpr T operator()(T x, T y) const {
     return std::pow(x, y);
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void pow_cuda(const Call& call) { float_map_cuda<Pow, 2>(call); }
+#else
+namespace {
 
 constexpr Sample samples[] = {
     {"float[4b,5]>0.2 float[4b,5]"}, {"float[4b,5]>0.2 float[]"}, {"float[2,1]>0.2 float[5]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel pow_cuda;
 
 extern constinit const OpDef pow{
     .name = "pow",
@@ -38,8 +47,10 @@ extern constinit const OpDef pow{
           args.result[1] = b.unbroadcast(b.op("multiply", {args.grad[0], rate}), y);
         },
     .tile = tile_of<Pow, 2>(),
+    .cuda = pow_cuda,
     .alias = 3,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -7,14 +7,23 @@ namespace {
 
 struct Relu {
   template <class T>
-  T operator()(T x) const {
+  constexpr T operator()(T x) const {
     return x < T(0) ? T(0) : x;
   }
 };
 
+}  // namespace
+
+#ifdef __CUDACC__
+void relu_cuda(const Call& call) { number_map_cuda<Relu, 1>(call); }
+#else
+namespace {
+
 constexpr Sample samples[] = {{"float[4b,5]"}, {"int32[7]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel relu_cuda;
 
 extern constinit const OpDef relu{
     .name = "relu",
@@ -28,8 +37,10 @@ extern constinit const OpDef relu{
         },
     .tile = tile_of<Relu, 1>(),
     .cpu = number_map<Relu, 1>,
+    .cuda = relu_cuda,
     .alias = 1,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

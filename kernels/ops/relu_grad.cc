@@ -7,14 +7,23 @@ namespace {
 
 struct ReluGrad {
   template <class T>
-  T operator()(T y, T g) const {
+  constexpr T operator()(T y, T g) const {
     return y > T(0) ? g : T(0);
   }
 };
 
+}  // namespace
+
+#ifdef __CUDACC__
+void relu_grad_cuda(const Call& call) { float_map_cuda<ReluGrad, 2>(call); }
+#else
+namespace {
+
 constexpr Sample samples[] = {{"float[4b,5] float[4b,5]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel relu_grad_cuda;
 
 extern constinit const OpDef relu_grad{
     .name = "relu_grad",
@@ -27,8 +36,10 @@ extern constinit const OpDef relu_grad{
           args.result[1] = args.build.op("relu_grad", {args.in(0), args.grad[0]});
         },
     .tile = tile_of<ReluGrad, 2>(),
+    .cuda = relu_grad_cuda,
     .alias = 3,
     .hidden = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -140,6 +140,7 @@ extern constinit const OpDef reshape{
           args.result[0] = args.build.op("reshape", {args.grad[0]}, same);
         },
     .cpu = copy_same,
+    .cuda = copy_same_cuda,
     .alias = 1,
     .view = ViewKind::same,
     .method = true,

@@ -4,45 +4,108 @@
 #include "kernels/parallel.h"
 #include "kernels/rule.h"
 #include "kernels/simd.h"
+#ifdef __CUDACC__
+#include "kernels/device/cuda_queue.h"
+#endif
 
 namespace sluice::ops {
 namespace {
 
-struct Step {
+struct SgdStep {
   double lr, momentum, take, weight_decay;  // take: how much of the gradient enters the buffer
   bool nesterov;
 };
 
+SgdStep step_of(const Call& call) {
+  // PyTorch's first buffer is the whole gradient; later ones take it dampened.
+  double take = call.step == 0 ? 1 : 1 - call.attr<double>("dampening");
+  return {call.attr<double>("lr"), call.attr<double>("momentum"), take, call.attr<double>("weight_decay"),
+          call.attr<bool>("nesterov")};
+}
+
+// The update of one element, with a momentum or without.
+template <class T, bool with_momentum>
+struct SgdRule {
+  T lr, momentum, take, decay, direct, by;
+  constexpr explicit SgdRule(const SgdStep& step)
+      : lr(T(step.lr)),
+        momentum(T(step.momentum)),
+        take(T(step.take)),
+        decay(T(step.weight_decay)),
+        direct(step.nesterov ? T(1) : T(0)),
+        by(step.nesterov ? momentum : T(1)) {}
+  constexpr T operator()(T p, T g) const { return p - lr * (g + decay * p); }
+  constexpr void operator()(T p, T g, T b, T& p_out, T& b_out) const {
+    T gradient = g + decay * p;
+    T buffer = momentum * b + take * gradient;
+    b_out = buffer;
+    p_out = p - lr * (direct * gradient + by * buffer);
+  }
+};
+
+}  // namespace
+
+#ifdef __CUDACC__
+namespace {
+
+template <class T, bool with_momentum>
+__global__ void sgd_update(SgdRule<T, with_momentum> rule, int64_t n, const T* p, const T* g, const T* b, T* p_out,
+                           T* b_out) {
+  for (int64_t i = thread_index(); i < n; i += thread_stride()) {
+    T next = 0, buffer = b[i];
+    if constexpr (with_momentum)
+      rule(p[i], g[i], b[i], next, buffer);
+    else
+      next = rule(p[i], g[i]);
+    p_out[i] = next;
+    b_out[i] = buffer;
+  }
+}
+
+template <class T, bool with_momentum>
+void run_sgd(const Call& call) {
+  CudaQueue& queue = queue_of(call);
+  int64_t n = call.out[0].numel();
+  if (n == 0) return;
+  launch(queue, blocks_for(queue, n), cuda_threads, sgd_update<T, with_momentum>,
+         SgdRule<T, with_momentum>(step_of(call)), n, call.in[0].as<const T>(), call.in[1].as<const T>(),
+         call.in[2].as<const T>(), call.out[0].as<T>(), call.out[1].as<T>());
+}
+
+}  // namespace
+
+void sgd_cuda(const Call& call) {
+  bool with_momentum = call.attr<double>("momentum") != 0;
+  if (call.out[0].dtype == DType::float32)
+    with_momentum ? run_sgd<float, true>(call) : run_sgd<float, false>(call);
+  else
+    with_momentum ? run_sgd<double, true>(call) : run_sgd<double, false>(call);
+}
+#else
+namespace {
+
 template <class T>
-void part(const Call& call, const Step& step, int64_t begin, int64_t n) {
+void part(const Call& call, const SgdStep& step, int64_t begin, int64_t n) {
   const T *p = call.in[0].as<T>() + begin, *g = call.in[1].as<T>() + begin, *b = call.in[2].as<T>() + begin;
   T *p_out = call.out[0].as<T>() + begin, *b_out = call.out[1].as<T>() + begin;
-  T lr = T(step.lr), momentum = T(step.momentum), take = T(step.take), decay = T(step.weight_decay);
-  if (momentum == 0) {
+  if (step.momentum == 0) {
+    SgdRule<T, false> rule(step);
     vectorized([=] {
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) p_out[i] = p[i] - lr * (g[i] + decay * p[i]);
+      for (int64_t i = 0; i < n; ++i) p_out[i] = rule(p[i], g[i]);
     });
     if (b_out != b) std::copy_n(b, n, b_out);  // nothing uses it
     return;
   }
-  T direct = step.nesterov ? T(1) : T(0), by = step.nesterov ? momentum : T(1);
+  SgdRule<T, true> rule(step);
   vectorized([=] {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) {
-      T gradient = g[i] + decay * p[i];
-      T buffer = momentum * b[i] + take * gradient;
-      b_out[i] = buffer;
-      p_out[i] = p[i] - lr * (direct * gradient + by * buffer);
-    }
+    for (int64_t i = 0; i < n; ++i) rule(p[i], g[i], b[i], p_out[i], b_out[i]);
   });
 }
 
 void cpu(const Call& call) {
-  // PyTorch's first buffer is the whole gradient; later ones take it dampened.
-  double take = call.step == 0 ? 1 : 1 - call.attr<double>("dampening");
-  Step step{call.attr<double>("lr"), call.attr<double>("momentum"), take, call.attr<double>("weight_decay"),
-            call.attr<bool>("nesterov")};
+  SgdStep step = step_of(call);
   constexpr int64_t line = 64;  // elements
   parallel_for(
       call.threads, call.out[0].numel(), 1 << 15,
@@ -78,6 +141,8 @@ constexpr Sample samples[] = {
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel sgd_cuda;
+
 extern constinit const OpDef sgd{
     .name = "sgd",
     .doc = "One step of stochastic gradient descent with momentum, as torch.optim.SGD.",
@@ -86,9 +151,12 @@ extern constinit const OpDef sgd{
     .attrs = attrs,
     .rule = {.types = types, .signatures = optimizer_signatures},
     .cpu = cpu,
+    .cuda = sgd_cuda,
     .alias = 1,
     .states = states,
     .hidden = true,
 };
+
+#endif
 
 }  // namespace sluice::ops

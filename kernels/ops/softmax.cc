@@ -29,6 +29,7 @@ extern constinit const OpDef softmax{
     .rule = {.types = softmax_types, .signatures = softmax_signatures},
     .grad = grad,
     .cpu = [](const Call& call) { softmax_run(call, false); },
+    .cuda = softmax_cuda,
     .alias = 1,
 };
 

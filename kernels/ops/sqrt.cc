@@ -8,14 +8,23 @@ namespace {
 
 struct Sqrt {
   template <class T>
-  T operator()(T x) const {
+  constexpr T operator()(T x) const {
     return lane_sqrt(x);
   }
 };
 
+}  // namespace
+
+#ifdef __CUDACC__
+void sqrt_cuda(const Call& call) { float_map_cuda<Sqrt, 1>(call); }
+#else
+namespace {
+
 constexpr Sample samples[] = {{"float[4b,5]>0.2"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel sqrt_cuda;
 
 extern constinit const OpDef sqrt{
     .name = "sqrt",
@@ -30,8 +39,10 @@ extern constinit const OpDef sqrt{
           args.result[0] = b.op("multiply", {half, b.constant(0.5, b.type(half).dtype)});
         },
     .tile = tile_of<Sqrt, 1>(),
+    .cuda = sqrt_cuda,
     .alias = 1,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -7,14 +7,23 @@ namespace {
 
 struct Square {
   template <class T>
-  T operator()(T x) const {
+  constexpr T operator()(T x) const {
     return wrapped(x, x, [](auto a, auto b) { return a * b; });
   }
 };
 
+}  // namespace
+
+#ifdef __CUDACC__
+void square_cuda(const Call& call) { number_map_cuda<Square, 1>(call); }
+#else
+namespace {
+
 constexpr Sample samples[] = {{"float[4b,5]"}, {"int32[7]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel square_cuda;
 
 extern constinit const OpDef square{
     .name = "square",
@@ -30,8 +39,10 @@ extern constinit const OpDef square{
         },
     .tile = tile_of<Square, 1>(),
     .cpu = number_map<Square, 1>,
+    .cuda = square_cuda,
     .alias = 1,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

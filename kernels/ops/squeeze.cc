@@ -58,6 +58,7 @@ extern constinit const OpDef squeeze{
           args.result[0] = args.build.op("reshape", {args.grad[0]}, same);
         },
     .cpu = copy_same,
+    .cuda = copy_same_cuda,
     .alias = 1,
     .view = ViewKind::same,
 };

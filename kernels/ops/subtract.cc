@@ -7,15 +7,24 @@ namespace {
 
 struct Subtract {
   template <class T>
-  T operator()(T x, T y) const {
+  constexpr T operator()(T x, T y) const {
     return wrapped(x, y, [](auto a, auto b) { return a - b; });
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void subtract_cuda(const Call& call) { number_map_cuda<Subtract, 2>(call); }
+#else
+namespace {
 
 constexpr Sample samples[] = {
     {"float[4b,5] float[4b,5]"}, {"float[3,1] float[2,1,5]"}, {"int64[7] int64[]"}, {"uint8[5] uint8[5]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel subtract_cuda;
 
 extern constinit const OpDef subtract{
     .name = "subtract",
@@ -30,8 +39,10 @@ extern constinit const OpDef subtract{
         },
     .tile = tile_of<Subtract, 2>(),
     .cpu = number_map<Subtract, 2>,
+    .cuda = subtract_cuda,
     .alias = 3,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

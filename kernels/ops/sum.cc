@@ -5,18 +5,16 @@
 #include "kernels/tile-inl.h"
 
 namespace sluice::ops {
-namespace {
 
-struct Sum {
-  template <class T>
-  static T identity() {
-    return T(0);
-  }
-  template <class T>
-  T operator()(T a, T b) const {
-    return wrapped(a, b, [](auto x, auto y) { return x + y; });
-  }
-};
+#ifdef __CUDACC__
+void sum_cuda(const Call& call) {
+  visit_dtype(call.in[0].dtype, [&]<class T>(Tag<T>) {
+    if constexpr (!std::is_same_v<T, bool>)
+      reduce_cuda<ReduceSum, T, std::conditional_t<std::is_floating_point_v<T>, T, int64_t>>(call);
+  });
+}
+#else
+namespace {
 
 constexpr Sample samples[] = {{"float[4b,5]"},
                               {"float[4b,5]", "axis=[0]"},
@@ -39,13 +37,15 @@ std::vector<Signature> signatures(const RuleArgs& args) { return signatures_redu
 void run(const Call& call) {
   visit_dtype(call.in[0].dtype, [&]<class T>(Tag<T>) {
     if constexpr (std::is_floating_point_v<T>)
-      Reducer<Sum, T, T>(call).run();
+      Reducer<ReduceSum, T, T>(call).run();
     else if constexpr (!std::is_same_v<T, bool>)
-      Reducer<Sum, T, int64_t>(call).run();
+      Reducer<ReduceSum, T, int64_t>(call).run();
   });
 }
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel sum_cuda;
 
 extern constinit const OpDef sum{
     .name = "sum",
@@ -56,6 +56,7 @@ extern constinit const OpDef sum{
     .rule = {.types = types, .signatures = signatures},
     .grad = [](GradArgs& args) { args.result[0] = unreduced(args.build, args.node, args.grad[0]); },
     .cpu = run,
+    .cuda = sum_cuda,
     .cost =
         [](std::span<const LogicalType> in, std::span<const LogicalType> out, const Attrs&) {
           double n = double(numel(in[0].shape));
@@ -63,5 +64,6 @@ extern constinit const OpDef sum{
         },
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -8,14 +8,23 @@ namespace {
 
 struct Tanh {
   template <class T>
-  T operator()(T x) const {
+  constexpr T operator()(T x) const {
     return lane_tanh(x);
   }
 };
 
+}  // namespace
+
+#ifdef __CUDACC__
+void tanh_cuda(const Call& call) { float_map_cuda<Tanh, 1>(call); }
+#else
+namespace {
+
 constexpr Sample samples[] = {{"float[4b,5]"}};
 
 }  // namespace
+
+[[gnu::weak]] DeviceKernel tanh_cuda;
 
 extern constinit const OpDef tanh{
     .name = "tanh",
@@ -30,8 +39,10 @@ extern constinit const OpDef tanh{
           args.result[0] = b.op("subtract", {args.grad[0], part});
         },
     .tile = tile_of<Tanh, 1>(),
+    .cuda = tanh_cuda,
     .alias = 1,
     .method = true,
 };
+#endif
 
 }  // namespace sluice::ops

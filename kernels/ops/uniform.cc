@@ -7,19 +7,36 @@
 namespace sluice::ops {
 namespace {
 
+struct UniformDraw {
+  double low, width, top;
+  constexpr double operator()(const RandomKey& key, uint64_t index) const {
+    double x = low + width * key.uniform(index);
+    return x < top ? x : top;
+  }
+};
+
+UniformDraw uniform_draw(const Call& call) {
+  double low = call.attr<double>("low"), high = call.attr<double>("high");
+  // The largest number below high in the result's dtype: rounding must not reach high.
+  double top =
+      call.out[0].dtype == DType::float32 ? double(std::nextafter(float(high), float(low))) : std::nextafter(high, low);
+  return {low, high - low, top};
+}
+
+}  // namespace
+
+#ifdef __CUDACC__
+void uniform_cuda(const Call& call) { generate_cuda(call, uniform_draw(call)); }
+#else
+namespace {
+
 std::vector<LogicalType> types(const RuleArgs& args) {
   double low = attr<double>(*args.attrs, "low"), high = attr<double>(*args.attrs, "high");
   if (!(low <= high)) refuse(args, Code::value, "low is above high");
   return generator_types(args);
 }
 
-void cpu(const Call& call) {
-  double low = call.attr<double>("low"), high = call.attr<double>("high"), width = high - low;
-  // The largest number below high in the result's dtype: rounding must not reach high.
-  double top =
-      call.out[0].dtype == DType::float32 ? double(std::nextafter(float(high), float(low))) : std::nextafter(high, low);
-  generate(call, [=](const RandomKey& key, uint64_t index) { return std::min(low + width * key.uniform(index), top); });
-}
+void cpu(const Call& call) { generate(call, uniform_draw(call)); }
 
 constexpr AttrDef attrs[] = {
     {AttrDef::shape, "shape", "The shape of the result."},
@@ -33,6 +50,8 @@ constexpr Sample samples[] = {{"", "shape=[5,7] low=-1.0"},
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel uniform_cuda;
+
 extern constinit const OpDef uniform{
     .name = "uniform",
     .doc = "Random numbers evenly spread over [low, high).",
@@ -41,7 +60,9 @@ extern constinit const OpDef uniform{
     .attrs = attrs,
     .rule = {.types = types, .signatures = generator_signatures},
     .cpu = cpu,
+    .cuda = uniform_cuda,
     .random = true,
 };
+#endif
 
 }  // namespace sluice::ops

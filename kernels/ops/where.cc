@@ -7,10 +7,19 @@ namespace {
 
 struct Where {
   template <class T>
-  T operator()(bool condition, T x, T y) const {
+  constexpr T operator()(bool condition, T x, T y) const {
     return condition ? x : y;
   }
 };
+
+}  // namespace
+
+#ifdef __CUDACC__
+void where_cuda(const Call& call) {
+  visit_dtype(call.out[0].dtype, [&]<class T>(Tag<T>) { map_cuda<Where, T, bool, T, T>(call); });
+}
+#else
+namespace {
 
 constexpr Sample samples[] = {{"bool[4b,5] float[4b,5] float[4b,5]"},
                               {"bool[4b,1] float[5] float[]"},
@@ -43,6 +52,8 @@ void run(const Call& call) {
 
 }  // namespace
 
+[[gnu::weak]] DeviceKernel where_cuda;
+
 extern constinit const OpDef where{
     .name = "where",
     .doc = "`x` where `condition` is true, else `y`, element by element.",
@@ -57,7 +68,9 @@ extern constinit const OpDef where{
           args.result[2] = b.unbroadcast(b.op("where", {args.in(0), zero, args.grad[0]}), args.in(2));
         },
     .cpu = run,
+    .cuda = where_cuda,
     .alias = 6,
 };
+#endif
 
 }  // namespace sluice::ops

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: as much of CUDA as our kernels use, on the host. The same sources are compiled by g++ then; a block's
+// threads take turns on one thread of the host and change places at __syncthreads, blocks follow each other. So index
+// arithmetic, shared memory and barriers are tested where there is no GPU; what they cost, and races that need true
+// concurrency, are not. Streams are those of the device `sim`: work runs later, after random delays.
+// Thread rule: a kernel runs on its stream's thread; each has threadIdx and shared memory of its own.
+#pragma once
+#include <ucontext.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/device/device.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static thread_local
+
+namespace sluice {
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+using cudaStream_t = DeviceStream*;
+enum cudaError_t { cudaSuccess };
+enum cudaMemcpyKind { cudaMemcpyDefault };
+
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  stream->launch([=](std::ptrdiff_t) { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  stream->launch([=](std::ptrdiff_t) { std::memset(memory, value, bytes); });
+  return cudaSuccess;
+}
+inline unsigned atomicCAS_system(unsigned* at, unsigned expected, unsigned value) {
+  __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;
+}
+inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+// The threads of a block on stacks of their own: one that comes to a barrier leaves its stack to wait there, and the
+// next thread gets another. So a kernel without barriers takes one stack.
+class EmulatedBlock {
+ public:
+  explicit EmulatedBlock(dim3 threads) : threads_(threads), count_(threads.x * threads.y * threads.z) {}
+
+  void run(const std::function<void()>& kernel) {
+    kernel_ = &kernel;
+    current() = this;
+    next_ = 0;
+    size_t used = 0, waiting = 0;
+    while (next_ < count_) enter(used++, true);
+    for (size_t i = 0; i < used; ++i) waiting += !stacks_[i]->done;
+    check(waiting == 0 || waiting == count_, "some threads of an emulated block left a barrier to the others");
+    while (waiting > 0) {
+      size_t ended = 0;
+      for (size_t i = 0; i < used; ++i) enter(i, false), ended += stacks_[i]->done;
+      check(ended == 0 || ended == waiting, "some threads of an emulated block left a barrier to the others");
+      waiting -= ended;
+    }
+  }
+  static void barrier() {
+    EmulatedBlock* block = current();
+    Stack& stack = *block->stacks_[block->at_];
+    swapcontext(&stack.context, &block->loop_);
+    block->set_thread(stack.thread);
+  }
+
+ private:
+  static constexpr size_t stack_bytes = size_t(64) << 10;
+  struct Stack {
+    ucontext_t context{};
+    std::unique_ptr<std::byte[]> memory = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
+    unsigned thread = 0;
+    bool done = false;
+  };
+  static EmulatedBlock*& current() {
+    static thread_local EmulatedBlock* block = nullptr;
+    return block;
+  }
+  void set_thread(unsigned i) {
+    threadIdx = dim3(i % threads_.x, i / threads_.x % threads_.y, i / threads_.x / threads_.y);
+  }
+  void enter(size_t i, bool fresh) {
+    if (i == stacks_.size()) stacks_.push_back(std::make_unique<Stack>());
+    Stack& stack = *stacks_[i];
+    at_ = i;
+    if (fresh) {
+      stack.done = false;
+      getcontext(&stack.context);
+      stack.context.uc_stack.ss_sp = stack.memory.get();
+      stack.context.uc_stack.ss_size = stack_bytes;
+      stack.context.uc_link = nullptr;
+      makecontext(&stack.context, &EmulatedBlock::run_threads, 0);
+    }
+    swapcontext(&loop_, &stack.context);
+  }
+  static void run_threads() {
+    EmulatedBlock* block = current();
+    Stack& stack = *block->stacks_[block->at_];
+    while (block->next_ < block->count_) {
+      stack.thread = block->next_++;
+      block->set_thread(stack.thread);
+      (*block->kernel_)();
+    }
+    stack.done = true;
+    swapcontext(&stack.context, &block->loop_);
+  }
+
+  const dim3 threads_;
+  const unsigned count_;
+  const std::function<void()>* kernel_ = nullptr;
+  ucontext_t loop_{};
+  std::vector<std::unique_ptr<Stack>> stacks_;
+  size_t at_ = 0;
+  unsigned next_ = 0;
+};
+inline void __syncthreads() { EmulatedBlock::barrier(); }
+
+inline void emulate(dim3 blocks, dim3 threads, const std::function<void()>& kernel) {
+  EmulatedBlock block(threads);
+  gridDim = blocks;
+  blockDim = threads;
+  for (unsigned y = 0; y < blocks.y; ++y)
+    for (unsigned x = 0; x < blocks.x; ++x) {
+      blockIdx = dim3(x, y);
+      block.run(kernel);
+    }
+}
+
+}  // namespace sluice
