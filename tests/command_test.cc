@@ -94,9 +94,9 @@ std::string text_of_file(const std::string& path) {
 // To renew it: SLUICE_WRITE_GUIDE=1 build/release/command_test --gtest_filter=*Golden*
 TEST_F(Command, SurfaceIsTheGoldenOne) {
   std::string surface;
-  for (std::string sub :
-       {"", "run ", "plan ", "config ", "config check ", "config print ", "config schema ", "bench ", "bench actors ",
-        "bench step ", "coordinator ", "worker ", "submit ", "jobs ", "logs ", "cancel "})
+  for (std::string sub : {"", "run ", "plan ", "config ", "config check ", "config print ", "config schema ", "bench ",
+                          "bench actors ", "bench step ", "bench allreduce ", "bench p2p ", "coordinator ", "worker ",
+                          "submit ", "jobs ", "logs ", "cancel "})
     surface += fmt::format("$ sluice {0}--help\n{1}\n", sub, sluice_command(sub + "--help").text);
   surface += "$ sluice config schema\n" + sluice_command("config schema").text;
   if (std::getenv("SLUICE_WRITE_GUIDE")) std::ofstream("tests/command_surface.txt") << surface;

@@ -5,11 +5,13 @@
 // concurrency, are not. Streams are those of the device `sim`: work runs later, after random delays.
 // Thread rule: a kernel runs on its stream's thread; each has threadIdx and shared memory of its own.
 #pragma once
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -47,92 +49,95 @@ inline unsigned atomicCAS_system(unsigned* at, unsigned expected, unsigned value
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // The threads of a block on stacks of their own: one that comes to a barrier leaves its stack to wait there, and the
-// next thread gets another. So a kernel without barriers takes one stack.
+// next thread gets another. So a kernel without barriers takes one stack. Stacks stay for the next block; changing
+// between them makes no call of the system.
 class EmulatedBlock {
  public:
-  explicit EmulatedBlock(dim3 threads) : threads_(threads), count_(threads.x * threads.y * threads.z) {}
-
-  void run(const std::function<void()>& kernel) {
+  void run(dim3 threads, const std::function<void()>& kernel) {
+    threads_ = threads;
+    count_ = threads.x * threads.y * threads.z;
     kernel_ = &kernel;
-    current() = this;
     next_ = 0;
     size_t used = 0, waiting = 0;
-    while (next_ < count_) enter(used++, true);
+    while (next_ < count_) enter(used++);
     for (size_t i = 0; i < used; ++i) waiting += !stacks_[i]->done;
     check(waiting == 0 || waiting == count_, "some threads of an emulated block left a barrier to the others");
     while (waiting > 0) {
       size_t ended = 0;
-      for (size_t i = 0; i < used; ++i) enter(i, false), ended += stacks_[i]->done;
+      for (size_t i = 0; i < used; ++i) enter(i), ended += stacks_[i]->done;
       check(ended == 0 || ended == waiting, "some threads of an emulated block left a barrier to the others");
       waiting -= ended;
     }
   }
-  static void barrier() {
-    EmulatedBlock* block = current();
-    Stack& stack = *block->stacks_[block->at_];
-    swapcontext(&stack.context, &block->loop_);
-    block->set_thread(stack.thread);
+  void barrier() {
+    Stack& stack = *stacks_[at_];
+    leave(stack);
+    set_thread(stack.thread);
+  }
+  static EmulatedBlock& mine() {
+    static thread_local EmulatedBlock block;
+    return block;
   }
 
  private:
   static constexpr size_t stack_bytes = size_t(64) << 10;
   struct Stack {
-    ucontext_t context{};
     std::unique_ptr<std::byte[]> memory = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
+    jmp_buf place;
     unsigned thread = 0;
-    bool done = false;
+    bool started = false, done = false;
   };
-  static EmulatedBlock*& current() {
-    static thread_local EmulatedBlock* block = nullptr;
-    return block;
-  }
   void set_thread(unsigned i) {
     threadIdx = dim3(i % threads_.x, i / threads_.x % threads_.y, i / threads_.x / threads_.y);
   }
-  void enter(size_t i, bool fresh) {
+  void enter(size_t i) {
     if (i == stacks_.size()) stacks_.push_back(std::make_unique<Stack>());
     Stack& stack = *stacks_[i];
     at_ = i;
-    if (fresh) {
-      stack.done = false;
-      getcontext(&stack.context);
-      stack.context.uc_stack.ss_sp = stack.memory.get();
-      stack.context.uc_stack.ss_size = stack_bytes;
-      stack.context.uc_link = nullptr;
-      makecontext(&stack.context, &EmulatedBlock::run_threads, 0);
-    }
-    swapcontext(&loop_, &stack.context);
+    stack.done = false;
+    if (_setjmp(loop_) != 0) return;
+    if (std::exchange(stack.started, true)) _longjmp(stack.place, 1);
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack.memory.get();
+    context.uc_stack.ss_size = stack_bytes;
+    context.uc_link = nullptr;
+    makecontext(
+        &context, [] { mine().run_threads(); }, 0);
+    setcontext(&context);
   }
-  static void run_threads() {
-    EmulatedBlock* block = current();
-    Stack& stack = *block->stacks_[block->at_];
-    while (block->next_ < block->count_) {
-      stack.thread = block->next_++;
-      block->set_thread(stack.thread);
-      (*block->kernel_)();
+  void leave(Stack& stack) {
+    if (_setjmp(stack.place) == 0) _longjmp(loop_, 1);
+  }
+  [[noreturn]] void run_threads() {
+    Stack& stack = *stacks_[at_];
+    while (true) {
+      while (next_ < count_) {
+        stack.thread = next_++;
+        set_thread(stack.thread);
+        (*kernel_)();
+      }
+      stack.done = true;
+      leave(stack);
     }
-    stack.done = true;
-    swapcontext(&stack.context, &block->loop_);
   }
 
-  const dim3 threads_;
-  const unsigned count_;
+  dim3 threads_;
+  unsigned count_ = 0, next_ = 0;
   const std::function<void()>* kernel_ = nullptr;
-  ucontext_t loop_{};
+  jmp_buf loop_;
   std::vector<std::unique_ptr<Stack>> stacks_;
   size_t at_ = 0;
-  unsigned next_ = 0;
 };
-inline void __syncthreads() { EmulatedBlock::barrier(); }
+inline void __syncthreads() { EmulatedBlock::mine().barrier(); }
 
 inline void emulate(dim3 blocks, dim3 threads, const std::function<void()>& kernel) {
-  EmulatedBlock block(threads);
   gridDim = blocks;
   blockDim = threads;
   for (unsigned y = 0; y < blocks.y; ++y)
     for (unsigned x = 0; x < blocks.x; ++x) {
       blockIdx = dim3(x, y);
-      block.run(kernel);
+      EmulatedBlock::mine().run(threads, kernel);
     }
 }
 
