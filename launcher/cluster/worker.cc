@@ -287,6 +287,7 @@ int run_worker(const WorkerOptions& options, int stop) {
   pollfd waits[2] = {{ending.handle(), POLLIN, 0}, {stop, POLLIN, 0}};
   while (poll(waits, 2, -1) < 0) {
   }
+  ending.set(std::nullopt);  // who leaves loses the coordinator of its own will
   loop.stop([weak] { return weak.lock()->leave(); });
   if (auto why = ending.why()) throw Error(*why);
   return 0;
