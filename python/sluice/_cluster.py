@@ -138,7 +138,8 @@ class SubmittedJob:
             return load_safetensors(path)
 
     def _info(self) -> dict[str, Any]:
-        for info in self._connection.jobs():
+        jobs: list[dict[str, Any]] = self._connection.jobs()
+        for info in jobs:
             if info["id"] == self.id:
                 return info
         raise Error(f"the coordinator has forgotten job {self.id}")
