@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto connect_limit = 10s, end_limit = 12s;
+constexpr auto connect_limit = 10s, end_limit = 12s, failed_end_limit = 2s;
 
 }  // namespace
 
@@ -20,14 +20,21 @@ namespace {
 
 class Line final : public RunLine {
  public:
-  Line(std::shared_ptr<Flow> flow, Loop& loop, Desk& desk, std::shared_ptr<void> connection, uint64_t run)
-      : connection_(std::move(connection)), flow_(std::move(flow)), loop_(loop), desk_(desk), run_(run) {}
+  Line(std::shared_ptr<Flow> flow, Loop& loop, Desk& desk, std::shared_ptr<void> connection, uint64_t run,
+       std::shared_ptr<Inbox> inbox)
+      : connection_(std::move(connection)),
+        flow_(std::move(flow)),
+        inbox_(std::move(inbox)),
+        loop_(loop),
+        desk_(desk),
+        run_(run) {}
   ~Line() override {
     auto slot = std::make_shared<Slot<bool>>();
     loop_.post([this_desk = &desk_, run = run_, slot] {
       this_desk->answer<bool>(slot, [run](Desk& desk) { return desk.end(run); });
     });
-    slot->wait(end_limit);
+    // The next run may want what this one holds; but of a failed one some part may hang.
+    slot->wait(inbox_->failure() ? failed_end_limit : end_limit);
   }
   void send(int to, int but, Command command, std::function<void(Replies)> done) override {
     flow_->take(size_of(command.chunks));  // where it is closed, the desk answers
@@ -40,6 +47,7 @@ class Line final : public RunLine {
  private:
   std::shared_ptr<void> connection_;  // keeps loop and desk
   std::shared_ptr<Flow> flow_;
+  std::shared_ptr<Inbox> inbox_;
   Loop& loop_;
   Desk& desk_;
   uint64_t run_;
@@ -104,7 +112,7 @@ std::unique_ptr<Runtime> Cluster::start(const RunRequest& request) {
   auto wanted = request_for(request, plan);
   auto inbox = std::make_shared<Inbox>(*request.plan);
   uint64_t id = impl_->call<uint64_t>([&](Desk& at) { return at.start(wanted, inbox); });
-  auto line = std::make_unique<Line>(impl_->flow, *impl_->loop, *impl_->desk, impl_, id);
+  auto line = std::make_unique<Line>(impl_->flow, *impl_->loop, *impl_->desk, impl_, id, inbox);
   auto remote = impl_->begin(id, plan, request, *inbox);
   remote.line = std::move(line);
   remote.inbox = inbox;

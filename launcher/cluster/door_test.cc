@@ -24,6 +24,12 @@ struct House {
               close(fd);
               ++in;
             }};
+  // A caller knows of its welcome before the callee is told.
+  bool admits(int calls) const {
+    for (auto until = std::chrono::steady_clock::now() + 20s; in != calls; usleep(1000))
+      if (std::chrono::steady_clock::now() > until) return false;
+    return true;
+  }
   Credentials credentials() const { return {{"127.0.0.1", door.port()}, secret}; }
 };
 
@@ -52,7 +58,7 @@ size_t files_open() {
 TEST(Door, AdmitsWhoProvesTheSecret) {
   House house;
   for (int i = 0; i < 20; ++i) close(call_coordinator(house.credentials(), Role::worker, 5s, false));
-  EXPECT_EQ(house.in, 20);
+  EXPECT_TRUE(house.admits(20));
 }
 
 TEST(Door, ClosesOnJunkAtOnceAndOnSilenceInTime) {
@@ -85,7 +91,7 @@ TEST(Door, AFloodOfHalfOpenCallsIsBoundedAndKeepsNobodyOut) {
     }
   }
   EXPECT_EQ(made, 10'000);
-  EXPECT_EQ(house.in, 10);
+  EXPECT_TRUE(house.admits(10));
 }
 
 TEST(Door, APortInUseAndAnAddressThatIsNotOursAreNamed) {
