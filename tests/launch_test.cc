@@ -79,18 +79,38 @@ void expect_cause(const Launched& launched, const std::string& what) {
 
 // ---- jobs ----------------------------------------------------------------------------------------------------------
 
+// The largest distance of a weight tensor from `path`'s, in parts of its norm.
+double distance(const std::string& path, const std::string& other) {
+  Checkpoint left(path), right(other);
+  EXPECT_EQ(left.arrays().size(), right.arrays().size());
+  double worst = 0;
+  for (auto& array : left.arrays()) {
+    auto* twin = right.find(array.name);
+    if (!twin || twin->dims != array.dims || twin->dtype != array.dtype) return INFINITY;
+    auto values = [](const NamedArray& from) {
+      return testing::values_of({from.dtype, from.dims, {from.bytes.begin(), from.bytes.end()}});
+    };
+    auto a = values(array), b = values(*twin);
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]), norm += a[i] * a[i];
+    worst = std::max(worst, std::sqrt(difference / std::max(norm, 1e-30)));
+  }
+  return worst;
+}
+
 TEST_F(LaunchTest, GivesTheSameWeightsOnAnyNumberOfWorkers) {
   fs::copy_file("examples/parallel/dp2_tp2.toml", path("dp2_tp2.toml"));
-  auto result = [&](const std::string& name, std::vector<std::string> more) {
+  auto train = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"--steps", "12", "--save", path(name)});
     Launched launched(job(more, "dp2_tp2.toml"));
     EXPECT_EQ(launched.wait(), 0) << launched.text();
     EXPECT_NE(launched.text().find("step 12/12  loss "), std::string::npos) << launched.text();
-    return testing::text_of_file(path(name));
   };
-  std::string here = result("here", {});
-  ASSERT_FALSE(here.empty());
-  for (const char* n : {"1", "2", "4"}) EXPECT_EQ(result(n, {"-n", n}), here) << n;
+  train("here", {});
+  for (const char* n : {"1", "2", "4"}) {
+    train(n, {"-n", n});
+    EXPECT_LT(distance(path("here"), path(n)), 1e-5) << n;
+  }
 }
 
 TEST_F(LaunchTest, NamesAKilledWorker) {
