@@ -22,6 +22,7 @@ struct Failure {
   line @3 :Int32;
   next @4 :Text;
   lostProcess @5 :Int32 = -1;  # set: a consequence, seen by a transport: that process cannot be reached
+  consequence @6 :Bool;        # of something that is told apart, or of an unknown process's loss
 }
 
 # A piece of a dense row-major array.

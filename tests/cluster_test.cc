@@ -247,6 +247,31 @@ TEST(Cluster, ALostWorkerIsNamedWhereNobodySaysHowItEnded) {
   EXPECT_TRUE(cluster.idle());
 }
 
+TEST(Cluster, AWorkerKilledAtAnyTimeIsNamedOrMissed) {
+  MlpOptions options;
+  auto with = on_hosts({"a", "b"});
+  with.devices = 2;
+  for (int ms : {0, 2, 5, 10, 15, 20, 30, 50}) {
+    TestCluster cluster(with);
+    Client client(cluster.credentials());
+    std::string pid = "pid " + std::to_string(cluster.worker(1).pid());
+    std::thread kill([&] {
+      usleep(useconds_t(ms) * 1000);
+      cluster.worker(1).send(SIGKILL);
+    });
+    Error error = failure_of([&] {
+      Session session(testing::mlp(tables().ops, options), parse_config(four, "test.toml"), tables(), client.start());
+      fill(session, options);
+      for (int64_t i = 0; i < 1'000'000; ++i) step(session, options, i, options.batch);
+    });
+    kill.join();
+    bool named = error.message().find(pid) != std::string::npos;
+    bool missed = error.message().find("needs 4 devices") != std::string::npos;
+    EXPECT_TRUE(named || missed) << ms << " ms: " << error.what();
+    EXPECT_TRUE(cluster.idle());
+  }
+}
+
 TEST(Cluster, AStoppedWorkerIsNamed) {
   MlpOptions options;
   auto with = on_hosts({"a", "a"});

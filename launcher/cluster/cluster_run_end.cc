@@ -52,9 +52,15 @@ kj::Promise<void> ClusterRun::run(wire::Run::RunParams::Reader params, wire::Run
     }
   }
   auto self = shared_from_this();
-  auto answered = kj::joinPromises(all.releaseAsArray()).then([results](auto&& answers) mutable {
+  auto answered = kj::joinPromises(all.releaseAsArray()).then([self, results](auto&& answers) mutable {
     auto list = results.initReplies(kj::uint(answers.size()));
-    for (kj::uint i = 0; i < list.size(); ++i) list.setWithCaveats(i, answers[i].getReply());
+    for (kj::uint i = 0; i < list.size(); ++i) {
+      auto reply = answers[i].getReply();
+      list.setWithCaveats(i, reply);
+      if (reply.hasFailure() && self->is_consequence(failure_of(reply.getFailure())))
+        return self->when_decided_.addBranch();  // what it follows from is the answer
+    }
+    return kj::Promise<void>(kj::READY_NOW);
   });
   // A worker that is gone: the run's failure is the answer.
   auto lost = [self](kj::Exception&& why) {
@@ -83,16 +89,24 @@ kj::Promise<void> ClusterRun::tell(int process, wire::Event::Reader event) {
 
 // ---- the first cause
 
-void ClusterRun::check(const std::optional<Failure>& failure, size_t process) {
-  if (!failure) return;
+bool ClusterRun::is_consequence(const std::optional<Failure>& failure) {
+  if (!failure) return false;
   auto& error = failure->error;
   if (failure->lost_process >= 0) {
     size_t other = std::min(size_t(failure->lost_process), members_.size() - 1);
     fail(consequence, Error(Code::failed, fmt::format("the connection to {} is lost: {}",
                                                       text_of_member(members_[other]), error.message())));
-  } else if (error.code() == Code::cancelled) {
-    fail(consequence, error);
-  } else {
+    return true;
+  }
+  if (!failure->consequence && error.code() != Code::cancelled) return false;
+  fail(consequence, Error(Code::failed, error.message(), error.place(), error.next()));
+  return true;
+}
+
+void ClusterRun::check(const std::optional<Failure>& failure, size_t process) {
+  if (!failure) return;
+  if (!is_consequence(failure)) {
+    auto& error = failure->error;
     auto& worker = members_[process].worker;
     fail(cause,
          Error(error.code(),

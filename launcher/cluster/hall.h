@@ -98,6 +98,7 @@ class ClusterRun : public std::enable_shared_from_this<ClusterRun>, private kj::
   kj::Promise<void> tell_missing();
   kj::Promise<void> end_part(size_t process);
   kj::Promise<void> end_parts();
+  bool is_consequence(const std::optional<Failure>& failure);  // then it is weighed as one
   void check(const std::optional<Failure>& failure, size_t process);
   void decide();
   void notice(const std::string& text);

@@ -23,10 +23,12 @@ struct Chunk {
   std::vector<std::byte> data;
 };
 
-// An error, and whether it is only the consequence of another: a transport that lost a process.
+// An error, and whether it is only the consequence of another, whose own line says more: a transport that lost a
+// process, or a call to a floor that has failed.
 struct Failure {
   Error error;
   int lost_process = -1;
+  bool consequence = false;
 };
 
 struct Command {

@@ -39,7 +39,8 @@ struct Share::Impl {
   Assembly assembly;
   HostArray part;  // that is being read, piece by piece
   std::string part_name;
-  bool failed = false;  // told already
+  bool failed = false;    // told already
+  bool crossing = false;  // in a step that fails only when others are not reached
   std::thread thread;
 
   Impl(Setup s, std::string l, Tell t) : setup(std::move(s)), listen(std::move(l)), tell(std::move(t)) {
@@ -116,6 +117,13 @@ struct Share::Impl {
     tell({.kind = RunEvent::failed, .failure = Failure{error}});
   }
 
+  // Whether a call failed of its own accord, or because of what is told, or will be, by others or by report().
+  void weigh(Failure& failure) {
+    if (floor && !failed) pump(0ms);
+    std::lock_guard lock(mutex);
+    failure.consequence = std::exchange(crossing, false) || failed || lost;
+  }
+
   // Runs on any thread of a transport: must only post.
   void on_lost(int process, const std::string& why) {
     std::lock_guard lock(mutex);
@@ -188,8 +196,10 @@ struct Share::Impl {
       if (p != me) (near ? shm_addresses : ucx_addresses)[p] = near ? all[p].shm : all[p].ucx;
       neighbours.to.push_back(p == me ? nullptr : near ? shm : ucx);
     }
+    crossing = true;
     if (shm) shm->connect(shm_addresses);
     if (ucx) ucx->connect(ucx_addresses);
+    crossing = false;
     if (processes == 1) neighbours = {};
     FloorTables parts{tables->ops, tables->moves, tables->kinds, tables->devices, tables->readers};
     floor = std::make_unique<Floor>(plan, parts, floor_options(plan, setup), std::move(neighbours));
@@ -208,7 +218,11 @@ struct Share::Impl {
     switch (command.kind) {
       case Command::set_part: set_part(command); break;
       case Command::part: reply.chunk = read_part(command); break;
-      case Command::announce: floor->announce(); break;
+      case Command::announce:
+        crossing = true;
+        floor->announce();
+        crossing = false;
+        break;
       case Command::set_step: floor->set_step(command.number); break;
       case Command::grant: floor->grant(command.number); break;
       case Command::feed: reply.extents = feed(command); break;
@@ -342,6 +356,7 @@ void Share::connect(std::vector<Addresses> all, std::function<void(Failed, int64
       impl->require_going_on();
       rows = impl->make_floor(all);
     });
+    if (failure) impl->weigh(*failure);
     done(std::move(failure), rows);
   });
 }
@@ -351,7 +366,7 @@ void Share::run(Command command, std::function<void(Reply)> done) {
   impl_->post([impl = impl_.get(), shared, done = std::move(done)] {
     Reply reply;
     auto failure = failure_of([&] { reply = impl->obey(*shared); });
-    if (failure) impl->assembly = {};
+    if (failure) impl->assembly = {}, impl->weigh(*failure);
     reply.failure = std::move(failure);
     done(std::move(reply));
   });

@@ -103,6 +103,7 @@ void put(wire::Failure::Builder to, const Failure& failure) {
   to.setLine(error.place().line);
   to.setNext(text_in(error.next()));
   to.setLostProcess(failure.lost_process);
+  to.setConsequence(failure.consequence);
 }
 
 std::optional<Failure> failure_of(wire::Failure::Reader from) {
@@ -111,7 +112,7 @@ std::optional<Failure> failure_of(wire::Failure::Reader from) {
   if (from.getCode() > uint8_t(Code::failed)) wrong("no such kind of error");
   return Failure{
       Error(Code(from.getCode()), message, {string_of(from.getFile()), from.getLine()}, string_of(from.getNext())),
-      from.getLostProcess()};
+      from.getLostProcess(), from.getConsequence()};
 }
 
 void put(wire::Command::Builder to, const Command& command) {
