@@ -57,9 +57,10 @@ struct Floor::Impl {
     world.stopped.store(true);
     watchdog.reset();
     if (poller) poller->stop();  // its actions wake streams
+    // What other processes send wakes streams too, so it ends before the threads that host them.
+    for (auto* transport : world.polled) transport->close();
     if (host) host->stop();
     if (world.inproc) world.inproc->close();
-    for (auto* transport : world.polled) transport->close();
     lowered.reset();
   }
 
