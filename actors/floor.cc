@@ -98,6 +98,15 @@ struct Floor::Impl {
   }
   bool announced = false;
 
+  // A token that was published last may still be on its way out of the slot's own memory. What is sent again on its
+  // wire is acknowledged after it, so then the memory may change.
+  void settle_wires(const std::string& variable, int rank) {
+    for (auto& [key, reg] : lowered->registers)
+      if (announced && reg->rank == rank && reg->plan->variable == variable)
+        for (auto& tap : reg->taps)
+          if (tap.outlet) refresh(*reg, tap, 0);
+  }
+
   void first_send(Register& reg, const Tap& tap, uint32_t slot) {
     if (!tap.outlet)
       return tap.transport->send(tap.wire, slot, reg.headers[slot], reg.slot(slot), size_t(reg.plan->bytes), nullptr);
@@ -192,6 +201,7 @@ struct Floor::Impl {
   void settle_devices() {
     if (!world.async) return;
     for (auto& stream : lowered->streams) stream->device->synchronize();
+    poller->settle();  // what waited for the devices is sent or given back
     std::unique_lock lock(world.mutex);
     if (!world.failures.empty() && !world.failure) world.failure = world.failures.front().error;
     if (world.failure) throw Error(*world.failure);
@@ -280,6 +290,7 @@ void Floor::set_part(const std::string& name, int rank, const HostArray& part) {
   impl_->require_drained();
   impl_->require_here(rank);
   impl_->settle_devices();
+  impl_->settle_wires(name, rank);
   sluice::set_part(impl_->world, *impl_->lowered, name, rank, part);
 }
 

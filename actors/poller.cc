@@ -2,6 +2,7 @@
 #include "actors/poller.h"
 
 #include <chrono>
+#include <future>
 
 namespace sluice {
 
@@ -23,6 +24,12 @@ void Poller::watch(EventPtr event, std::function<void()> action) {
   if (stopping_) return;
   fresh_.push_back({std::move(event), std::move(action)});
   changed_.notify_all();
+}
+
+void Poller::settle() {
+  std::promise<void> reached;
+  watch(nullptr, [&] { reached.set_value(); });
+  reached.get_future().wait();
 }
 
 // Events are asked every few microseconds while some are watched: devices have no common way to be told.

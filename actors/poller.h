@@ -19,6 +19,7 @@ class Poller {
   ~Poller();
   void stop();  // joins; what is still watched, or will be, is dropped. Before streams and transport go
   void watch(EventPtr event, std::function<void()> action);
+  void settle();  // returns when the actions of events that were done before have run; not while it stops
 
  private:
   struct Item {

@@ -108,8 +108,6 @@ TEST_P(Split, OneActorAnOp) {
 
 // Values set between steps reach readers in other processes, which hold copies of the old ones.
 TEST_P(Split, VariablesAreSetBetweenSteps) {
-  if (std::string_view(std::get<1>(GetParam()).name).starts_with("ucx"))
-    GTEST_SKIP() << "a known fault: over UCX a refresh now and then waits until UCX gives the connection up";
   auto options = options_of(DType::float64);
   auto losses = [&](const std::string& config, const StartPlan& start) {
     Session session(testing::mlp(tables().ops, options), parse_config(config, "test.toml"), tables(), start);
